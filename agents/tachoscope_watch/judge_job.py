@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from statistics import median
 
 import msgspec
@@ -11,9 +10,10 @@ import msgspec
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records import load
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_analyzers.records.window import within
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records.records import JobEnded, StepDone
+from tachoscope_core.records.records import JobEnded
 from tachoscope_core.report.report import Report
 from tachoscope_core.storage.recent_segments import RecentSegments, recent_segments
 from tachoscope_core.storage.store import Store
@@ -147,25 +147,21 @@ def _recent(store: Store, job: str, segments: RecentSegments, now: float, over: 
     records = load.of_segments(store, job, segments, since=now - late - over)
     # A training without a step is looked at as far back as ever.
     none = 0.0 if load.serving_job(records) else MOST_SECONDS
-    wanted = min(_STEPS * median([step.wall_seconds for step in records.steps] or [none]), MOST_SECONDS)
+    wanted = min(_STEPS * median(records.steps.column("wall_seconds").tolist() or [none]), MOST_SECONDS)
     if wanted > over:
         segments = _segments(store, job, now, wanted, late)
         records = load.of_segments(store, job, segments, since=now - late - wanted)
     if not records.steps:
         return records
     end = _end(records.steps, late + load.CLOCKS_AGREE_SECONDS)
-    longest = max(step.wall_seconds for step in records.steps)
+    longest = float(records.steps.column("wall_seconds").max())
     return within(records, end - max(over, wanted, longest), end)
 
 
-def _end(steps: Sequence[StepDone], late: float) -> float:
+def _end(steps: StepTable, late: float) -> float:
     """Return until when all ranks of the newest attempt recorded steps, without those more than `late` seconds behind."""
-    attempt = max(step.attempt for step in steps)
-    last: dict[str, float] = {}
-    for step in steps:
-        if step.attempt == attempt:
-            last[step.writer] = max(step.time, last.get(step.writer, 0.0))
-    return max(min(last.values()), max(last.values()) - late)
+    last = steps.in_attempt(steps.last_attempt()).last_of_each_writer("time").values()
+    return max(min(last), max(last) - late)
 
 
 def _attempts(newest: int) -> list[int]:
@@ -211,17 +207,21 @@ def _recorded_workers(records: JobRecords) -> list[Worker]:
     starts = [start for start in records.starts if start.rank >= 0]
     newest = max((start.attempt for start in starts), default=0)
     found = {start.writer: start for start in starts if start.attempt == newest}
-    heartbeats, steps, ends = dict.fromkeys(found, 0.0), dict.fromkeys(found, 0), dict.fromkeys(found, "")
-    for row in (*records.starts, *records.steps, *records.heartbeats, *records.ends):
+    steps, times = (records.steps.last_of_each_writer(name) for name in ("step", "time"))
+    heartbeats, ends = {writer: times.get(writer, 0.0) for writer in found}, dict.fromkeys(found, "")
+    for row in (*records.starts, *records.heartbeats, *records.ends):
         if row.writer in found:
             heartbeats[row.writer] = max(row.time, heartbeats[row.writer])
-            if isinstance(row, StepDone):
-                steps[row.writer] = max(row.step, steps[row.writer])
-            elif isinstance(row, JobEnded):
+            if isinstance(row, JobEnded):
                 ends[row.writer] = row.status
     return [
         Worker(
-            rank=start.rank, host=start.host, pid=start.pid, heartbeat=heartbeats[writer], step=steps[writer], ended=ends[writer]
+            rank=start.rank,
+            host=start.host,
+            pid=start.pid,
+            heartbeat=heartbeats[writer],
+            step=int(steps.get(writer, 0)),
+            ended=ends[writer],
         )
         for writer, start in sorted(found.items(), key=lambda pair: pair[1].rank)
     ]

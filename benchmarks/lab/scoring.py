@@ -171,4 +171,4 @@ def begin(job: JobRecords, steps: int) -> JobRecords:
         for name, rows in lists
         if isinstance(rows, list) and rows and isinstance(rows[0], Record)
     }
-    return replace(job, **cut | {"steps": [step for step in job.steps if step.step <= steps]})
+    return replace(job, **cut | {"steps": job.steps.take(job.steps.column("step") <= steps)})

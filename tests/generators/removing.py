@@ -13,15 +13,16 @@ import msgspec
 
 from tachoscope_analyzers.records.gpu_samples import Gpus
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.records.records import Heartbeat, Phase, StepDone
 
 Removal = Callable[[JobRecords], JobRecords]
 KINDS = tuple(one.name for one in fields(JobRecords) if str(one.type).startswith("list[records."))
-"""Kinds of records, as they lie in `JobRecords`."""
+"""Kinds of records that lie in `JobRecords` as lists: all but steps."""
 
 
 def _steps(change: Callable[[StepDone], StepDone]) -> Removal:
-    return lambda job: replace(job, steps=[change(step) for step in job.steps])
+    return lambda job: replace(job, steps=StepTable.of(change(step) for step in job.steps))
 
 
 def _beats(change: Callable[[Heartbeat], Heartbeat]) -> Removal:
@@ -62,7 +63,7 @@ def of_rank(rank: int, what: Removal) -> Removal:
 
     def removed(job: JobRecords) -> JobRecords:
         less = what(job)
-        steps = [b if a.rank == rank else a for a, b in zip(job.steps, less.steps, strict=True)]
+        steps = StepTable.of(b if a.rank == rank else a for a, b in zip(job.steps, less.steps, strict=True))
         beats = [beat for beat in job.heartbeats if beat.rank != rank or beat in less.heartbeats]
         return replace(less, steps=steps, heartbeats=beats)
 
@@ -77,6 +78,7 @@ def without_rank(rank: int) -> Removal:
         return replace(
             job,
             **{name: [row for row in getattr(job, name) if row.rank != rank] for name in KINDS},
+            steps=job.steps.take(job.steps.column("rank") != rank),
             gpus=replace(job.gpus, by_writer={w: s for w, s in job.gpus.by_writer.items() if w not in writers}),
         )
 
@@ -85,7 +87,12 @@ def without_rank(rank: int) -> Removal:
 
 def every(nth: int, what: Removal) -> Removal:
     """Return a removal that leaves one step of `nth` as it was."""
-    return lambda job: replace(job, steps=[a if a.step % nth == 0 else b for a, b in zip(job.steps, what(job).steps, strict=True)])
+
+    def removed(job: JobRecords) -> JobRecords:
+        pairs = zip(job.steps, what(job).steps, strict=True)
+        return replace(job, steps=StepTable.of(a if a.step % nth == 0 else b for a, b in pairs))
+
+    return removed
 
 
 def without_kind(name: str) -> Removal:
@@ -95,6 +102,7 @@ def without_kind(name: str) -> Removal:
 
 REMOVALS: dict[str, Removal] = {
     **{f"records: {name}": without_kind(name) for name in KINDS},
+    "records: steps": lambda job: replace(job, steps=StepTable()),
     "heartbeats of rank 1": of_rank(1, lambda job: replace(job, heartbeats=[])),
     "what the heartbeats saw": _beats(lambda beat: msgspec.structs.replace(beat, wait_samples={}, where={})),
     "signals of the heartbeats": _beats(lambda beat: msgspec.structs.replace(beat, signals={})),

@@ -87,11 +87,10 @@ def _fill(
     steps = np.flatnonzero(which)
     if not len(steps):
         return
-    table = columns([processes[column].rows[block.rows[step, column]] for step in steps for column in ranks])
-    shape = (len(steps), len(ranks))
+    tables = [columns(processes[column].table.take(block.rows[steps, column])) for column in ranks]
 
     def column_of(name: str) -> Matrix:
-        return np.array(table[name], dtype=float).reshape(shape)
+        return np.stack([table[name] for table in tables], axis=1).astype(float)
 
     wall = column_of("wall_seconds")
     starts, beats = [processes[column].started for column in ranks], [processes[column].beats for column in ranks]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.attempts.maintenance import Array, Interval, merged
 from tachoscope_analyzers.records.load import CLOCKS_AGREE_SECONDS, JobRecords
+from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.records import records
 
 _SAME_BOOT_SECONDS = 5.0
@@ -31,12 +32,13 @@ class Clock:
 
     def __init__(self, job: JobRecords) -> None:
         known = [start.process_time or start.time for start in job.starts]
-        known += [row.time - row.wall_seconds for row in _first_of_writers(job.steps)]
+        firsts = [own[0] for own in job.steps.by_writer().values()]
+        known += [row.time - row.wall_seconds for row in firsts]
         known += [row.time - row.blocking_seconds for row in job.restores]
         self.origin = min(known, default=0.0)
         self._anchors: dict[str, tuple[float, int]] = {}
         by_host: dict[str, tuple[float, int]] = {}
-        for row in (*job.starts, *_first_of_writers(job.steps)):
+        for row in (*job.starts, *firsts):
             if row.writer in self._anchors:
                 continue
             time, monotonic_ns = by_host.setdefault(row.host, (row.time, row.monotonic_ns))
@@ -49,6 +51,13 @@ class Clock:
         if anchor is None:
             return row.time - self.origin
         return (anchor[0] - self.origin) + (row.monotonic_ns - anchor[1]) / 1e9
+
+    def step_ends(self, writer: str, steps: StepTable) -> Array:
+        """Return when the steps of a writer ended, shape (K,)."""
+        anchor = self._anchors.get(writer)
+        if anchor is None:
+            return steps.column("time") - self.origin
+        return (anchor[0] - self.origin) + (steps.column("monotonic_ns") - anchor[1]) / 1e9
 
     def apart_seconds(self, one: RankProcess, other: RankProcess) -> float:
         """Return by how much the times of two processes can differ: by little on the monotonic clock of one host."""
@@ -72,7 +81,7 @@ class RankProcess:
         generation: of the processes that say they are this rank in this attempt, in order of their starts, from 0.
         start: when the operating system started it; where that is not known, the first thing known of it.
         rendezvous_seconds: None: not measured.
-        rows: its steps in order. numbers, begins, ends: of them, shape (K,).
+        table: its steps in order. numbers, begins, ends: of them, shape (K,).
         restores: disjoint intervals of reading checkpoints. restored: their records.
         beats: times, phases and windows of its heartbeats.
         end: when it was gone, or the last thing known of it. last: the last thing that it wrote.
@@ -90,7 +99,7 @@ class RankProcess:
     device_name: str
     start: float
     rendezvous_seconds: float | None
-    rows: list[records.StepDone]
+    table: StepTable
     numbers: npt.NDArray[np.int64]
     begins: Array
     ends: Array
@@ -107,7 +116,7 @@ class RankProcess:
     @property
     def steps(self) -> int:
         """How many steps it recorded."""
-        return len(self.rows)
+        return len(self.table)
 
     @property
     def last_step_end(self) -> float | None:
@@ -135,7 +144,7 @@ class RankProcess:
 
 def processes(job: JobRecords, clock: Clock) -> list[RankProcess]:
     """Return the processes of ranks, in order of attempt, generation and rank."""
-    steps = _by_writer(job.steps)
+    steps = job.steps.by_writer()
     restores, saves = _by_writer(job.restores), _by_writer(job.checkpoints)
     beats, ends = _by_writer(job.heartbeats), _by_writer(job.ends)
     failures = {row.failed_writer: row for row in sorted(job.failures, key=lambda row: -(row.gone_time or row.time))}
@@ -143,22 +152,27 @@ def processes(job: JobRecords, clock: Clock) -> list[RankProcess]:
     for start in job.starts:
         if start.rank == records.LAUNCHER_RANK:
             continue
-        parts = [each.pop(start.writer, []) for each in (steps, restores, saves, beats, ends)]
-        found.append(_process(start, parts, failures.get(start.writer), clock))
+        parts = [each.pop(start.writer, []) for each in (restores, saves, beats, ends)]
+        own = steps.pop(start.writer, StepTable())
+        found.append(_process(start, own, parts, failures.get(start.writer), clock))
     return _in_generations(_apart(found))
 
 
 def _process(
-    start: records.JobStarted, parts: list[list[records.Record]], failed: records.WorkerFailed | None, clock: Clock
+    start: records.JobStarted,
+    steps: StepTable,
+    parts: list[list[records.Record]],
+    failed: records.WorkerFailed | None,
+    clock: Clock,
 ) -> RankProcess:
-    rows: list[records.StepDone] = sorted(parts[0], key=lambda row: row.monotonic_ns)  # type: ignore[arg-type]
-    restored: list[records.CheckpointRestored] = parts[1]  # type: ignore[assignment]
-    beats: list[records.Heartbeat] = sorted(parts[3], key=lambda row: row.monotonic_ns)  # type: ignore[arg-type]
-    ended: list[records.JobEnded] = parts[4]  # type: ignore[assignment]
-    ends = np.array([clock.unix_seconds(row) for row in rows])
-    begins = ends - np.array([row.wall_seconds for row in rows])
+    steps = steps.take(np.argsort(steps.column("monotonic_ns"), kind="stable"))
+    restored: list[records.CheckpointRestored] = parts[0]  # type: ignore[assignment]
+    beats: list[records.Heartbeat] = sorted(parts[2], key=lambda row: row.monotonic_ns)  # type: ignore[arg-type]
+    ended: list[records.JobEnded] = parts[3]  # type: ignore[assignment]
+    ends = clock.step_ends(start.writer, steps)
+    begins = ends - steps.column("wall_seconds")
     restores = merged((clock.unix_seconds(row) - row.blocking_seconds, clock.unix_seconds(row)) for row in restored)
-    last = max([clock.unix_seconds(start), *ends[-1:], *(clock.unix_seconds(row) for part in parts[1:] for row in part)])
+    last = max([clock.unix_seconds(start), *ends[-1:], *(clock.unix_seconds(row) for part in parts for row in part)])
     first = min([clock.unix_seconds(start), *begins[:1], *(interval[0] for interval in restores)])
     # By its age, not its Unix time: the host's clock may have been set since the records before.
     process_time = clock.unix_seconds(start) - (start.time - start.process_time) if start.process_time else first
@@ -176,13 +190,13 @@ def _process(
         device_name=start.device_name,
         start=float(min(process_time, first)),
         rendezvous_seconds=start.rendezvous_seconds or None,
-        rows=rows,
-        numbers=np.array([row.step for row in rows], dtype=np.int64),
+        table=steps,
+        numbers=steps.column("step"),
         begins=begins,
         ends=ends,
         restores=restores,
         restored=restored,
-        saves=sorted(parts[2], key=lambda row: row.monotonic_ns),  # type: ignore[arg-type]
+        saves=sorted(parts[1], key=lambda row: row.monotonic_ns),  # type: ignore[arg-type]
         beats=beats,
         beat_times=[clock.unix_seconds(row) for row in beats],
         last=float(last),
@@ -233,11 +247,3 @@ def _by_writer(rows: Iterable[records.Record]) -> dict[str, list[records.Record]
     for row in rows:
         grouped[row.writer].append(row)
     return grouped
-
-
-def _first_of_writers(rows: Iterable[records.StepDone]) -> Iterable[records.StepDone]:
-    seen: set[str] = set()
-    for row in rows:
-        if row.writer not in seen:
-            seen.add(row.writer)
-            yield row

@@ -12,6 +12,7 @@ from dataclasses import replace
 from tachoscope_analyzers.classify.input_pipeline import LOADER_WORKERS
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.step_table import DEVICE_COLUMNS
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_core.records.records import COMPUTING_PHASES
 
@@ -35,7 +36,8 @@ def computing_measured(steps: Steps) -> bool:
 
 def goodput_measured(job: JobRecords) -> bool:
     """Return whether it is known how long any step of the job computed, in a job that has steps."""
-    return not job.steps or any(row.device_seconds or row.phase_seconds.keys() & COMPUTING_PHASES for row in job.steps)
+    computing = [f"{phase}_seconds" for phase in COMPUTING_PHASES]
+    return not job.steps or any(job.steps.has(name) for name in (*computing, *DEVICE_COLUMNS))
 
 
 def missing(steps: Steps) -> dict[str, str]:

@@ -17,8 +17,8 @@ from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.job import advice_loading
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.step_table import Array
 from tachoscope_analyzers.records.steps import Steps
-from tachoscope_core.records import records
 from tachoscope_core.report.taxonomy import BY_SLUG
 
 INPUT = ("input_fetch", "input_preprocess", "input_workers", "input_straggler")
@@ -105,7 +105,7 @@ def _exchange(case: LossCase) -> Advised:
         exposed=case.lost,
         ranks=case.steps.world_size,
         backward=_own_backward(case),
-        blocking_calls=_mean_of(case, lambda row: row.phase_seconds.get("collective", 0.0)) or 0.0,
+        blocking_calls=_mean(np.nan_to_num(_column(case, "collective_seconds"))) or 0.0,
     )
     return exchange.advice(found)
 
@@ -114,12 +114,16 @@ def _own_backward(case: LossCase) -> float | None:
     """Return the seconds of a rank's own backward on CPU, where its clock was read; on accelerators it is not told apart."""
     if case.steps.device != "cpu":
         return None
-    return _mean_of(case, lambda row: row.cpu_seconds.get("backward") if row.cpu_seconds else None)
+    read = _column(case, "backward_cpu_seconds")
+    return _mean(read[~np.isnan(read)])
 
 
-def _mean_of(case: LossCase, value: Callable[[records.StepDone], float | None]) -> float | None:
-    values = [one for row in advice_loading.rows_of(case.job, case.steps, case.steps.ranks) if (one := value(row)) is not None]
-    return float(np.mean(values)) if values else None
+def _column(case: LossCase, name: str) -> Array:
+    return advice_loading.rows_of(case.job, case.steps, case.steps.ranks).column(name)
+
+
+def _mean(values: Array) -> float | None:
+    return float(values.mean()) if len(values) else None
 
 
 def _drain(case: LossCase) -> Advised:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +19,8 @@ from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.records.cores import Cores, beats_by_rank, cores_of
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_analyzers.records.steps import Steps
-from tachoscope_core.records.records import StepDone
 
 
 def advice(candidate: Candidate, job: JobRecords, steps: Steps, step_seconds: float) -> Advised:
@@ -138,8 +138,8 @@ def _computing(steps: Steps, loader: Loader, cores: Cores | None, costs: Input) 
 
 def _batches(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
     """Return the batches of a step: as many as backward was called in it."""
-    calls = [row.backward_calls for row in rows_of(job, steps, ranks)]
-    return max(float(np.mean(calls)), 1.0) if calls else 1.0
+    calls = rows_of(job, steps, ranks).column("backward_calls")
+    return max(float(calls.mean()), 1.0) if len(calls) else 1.0
 
 
 def _in_bursts(waiting_ratio: float, loader: Loader) -> bool:
@@ -147,12 +147,13 @@ def _in_bursts(waiting_ratio: float, loader: Loader) -> bool:
     return waiting_ratio < 0.5 / loader.workers
 
 
-def rows_of(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> Iterator[StepDone]:
-    """Yield the records of the judged steps of some ranks."""
+def rows_of(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> StepTable:
+    """Return the records of the judged steps of some ranks."""
     wanted = set(ranks)
     writers = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if rank in wanted}
     first, last = int(steps.numbers[0]), int(steps.numbers[-1])
-    return (row for row in job.steps if row.writer in writers and first <= row.step <= last)
+    numbers = job.steps.column("step")
+    return job.steps.take(job.steps.is_of(writers) & (numbers >= first) & (numbers <= last))
 
 
 def making(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
@@ -160,10 +161,12 @@ def making(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
 
     All that the host spent in the loader, and not only what the device waited for.
     """
-    seconds: dict[int, list[float]] = defaultdict(list)
-    for row in rows_of(job, steps, ranks):
-        seconds[row.rank].append(row.phase_seconds.get("data_wait", 0.0))
-    return max((float(np.mean(values)) for values in seconds.values()), default=0.0)
+    rows = rows_of(job, steps, ranks)
+    if not rows:
+        return 0.0
+    _, places = np.unique(rows.column("rank"), return_inverse=True)
+    seconds = np.bincount(places, weights=np.nan_to_num(rows.column("data_wait_seconds")))
+    return float((seconds / np.bincount(places)).max())
 
 
 def _bytes(job: JobRecords, steps: Steps, ranks: Sequence[int], step_seconds: float) -> float:

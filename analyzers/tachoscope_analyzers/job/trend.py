@@ -15,6 +15,7 @@ from tachoscope_analyzers.findings.make import resampled_shares
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.ledger.states import STATE_OF_CAUSE
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.step_table import Array
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.stats.change_points import change_points, least_steps, spread
@@ -64,13 +65,12 @@ def estimate(seconds: Matrix) -> Estimate:
 
 def _work(job: JobRecords, steps: Steps) -> tuple[float, float]:
     """Return samples and tokens of a step over all ranks; 0 where a step does not say."""
-    writers = set(steps.writers)
-    rows = [row for row in job.steps if row.attempt == steps.attempt and row.writer in writers]
+    rows = job.steps.in_attempt(steps.attempt).of_writers(steps.writers)
 
-    def a_step(amounts: list[int]) -> float:
-        return sum(amounts) / len(amounts) * len(steps.ranks) if all(amounts) else 0.0
+    def a_step(amounts: Array) -> float:
+        return float(amounts.mean()) * len(steps.ranks) if amounts.all() else 0.0
 
-    return a_step([row.samples for row in rows]), a_step([row.tokens for row in rows])
+    return a_step(rows.column("samples")), a_step(rows.column("tokens"))
 
 
 @dataclass(frozen=True, slots=True)

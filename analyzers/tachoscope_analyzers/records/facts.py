@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import numpy as np
 
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.jobs import notes as job_notes
-from tachoscope_core.records.records import StepDone
 
 _STEPS_KEPT = 20
 """First and last steps of a process that tell which phases it knows: of a validation at its end alone they would not."""
@@ -19,9 +19,9 @@ def facts(job: JobRecords) -> job_notes.Facts:
     )
 
 
-def steps_of_writers(job: JobRecords, *, first: int, last: int) -> list[StepDone]:
+def steps_of_writers(job: JobRecords, *, first: int, last: int) -> StepTable:
     """Return the first and the last steps of each process."""
-    rows: dict[str, list[StepDone]] = defaultdict(list)
-    for row in job.steps:
-        rows[row.writer].append(row)
-    return [row for all_ in rows.values() for row in (all_ if len(all_) <= first + last else [*all_[:first], *all_[-last:]])]
+    codes = job.steps.column("writer")
+    places = [np.flatnonzero(codes == code) for code in dict.fromkeys(codes.tolist())]
+    kept = [own if len(own) <= first + last else np.append(own[:first], own[-last:]) for own in places]
+    return job.steps.take(np.concatenate(kept)) if kept else job.steps

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics import gpu as gpu_metrics
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_core.records.records import JobStarted, StepDone
+from tachoscope_core.records.records import JobStarted
 from tachoscope_core.redaction import redact
 from tachoscope_core.report.report import Source
 from tachoscope_core.storage.store import Store
@@ -92,20 +93,20 @@ class Gpus:
     unread: tuple[str, ...] = ()
 
 
-def of_job(store: Store, starts: Iterable[JobStarted], steps: Sequence[StepDone], hosts: Mapping[str, str]) -> Gpus:
+def of_job(store: Store, starts: Iterable[JobStarted], steps: StepTable, hosts: Mapping[str, str]) -> Gpus:
     """Return the samples of the GPUs of a job's last attempt that has steps. A store that cannot be read is a reason, no error.
 
     Args:
         hosts: by writer, the host under which its records are in the store: the node's name, as in the samples.
     """
-    attempt = max((step.attempt for step in steps), default=0)
+    attempt = steps.last_attempt()
     ours = [start for start in starts if start.attempt == attempt and start.device != "cpu" and start.rank >= 0]
     missing = {start.writer: "which GPU the rank has (torch did not tell)" for start in ours if not start.gpu_uuid}
     wanted = {start.writer: without_uuid_prefix(start.gpu_uuid) for start in ours if start.gpu_uuid}
-    judged = [step for step in steps if step.writer in wanted]
+    judged = steps.of_writers(wanted)
     if not judged:
         return Gpus(missing=missing)
-    start, end = min(step.time - step.wall_seconds for step in judged), max(step.time for step in judged)
+    start, end = float((judged.column("time") - judged.column("wall_seconds")).min()), judged.last_time()
     nodes: dict[str, set[str]] = {}
     for writer, uuid in wanted.items():
         nodes.setdefault(hosts.get(writer, ""), set()).add(uuid)

@@ -8,16 +8,18 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from tachoscope_analyzers.records import gpu_samples
+from tachoscope_analyzers.records.step_table import StepTable, StepTableBuilder
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.shared_ranks import SharedRank, claims, shared_ranks
 from tachoscope_core.records import records
+from tachoscope_core.records.base import MAX_STEP_SECONDS
 from tachoscope_core.redaction import redact
 from tachoscope_core.report.report import Source
 from tachoscope_core.storage import shard_quarantine, spool
@@ -29,6 +31,8 @@ from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegmen
 class JobRecords:
     """All records of one job, each once, in the order of (writer, seq); `source` counts what could not be read.
 
+    Steps are columns, since a job has millions of them.
+
     `released`: when a person last took a data shard off the quarantine list, in Unix seconds by shard; only a store knows that.
     `gpus`: what the store holds of the GPUs that it ran on. `partial`: only the first and last records were read.
     `shared`: ranks that several processes claimed at the same time; in the records each has one of its own.
@@ -37,7 +41,7 @@ class JobRecords:
     job: str
     source: Source
     starts: list[records.JobStarted] = field(default_factory=list)
-    steps: list[records.StepDone] = field(default_factory=list)
+    steps: StepTable = field(default_factory=StepTable)
     heartbeats: list[records.Heartbeat] = field(default_factory=list)
     collectives: list[records.CollectiveDone] = field(default_factory=list)
     checkpoints: list[records.CheckpointSaved] = field(default_factory=list)
@@ -63,6 +67,14 @@ class JobRecords:
     gpus: gpu_samples.Gpus = field(default_factory=gpu_samples.Gpus)
     partial: bool = False
     shared: list[SharedRank] = field(default_factory=list)
+
+    def beats_of(self, writers: Sequence[str]) -> list[list[records.Heartbeat]]:
+        """Return the heartbeats of each of some processes, in their order."""
+        found: dict[str, list[records.Heartbeat]] = {writer: [] for writer in writers}
+        for beat in self.heartbeats:
+            if beat.writer in found:
+                found[beat.writer].append(beat)
+        return [found[writer] for writer in writers]
 
 
 def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords:
@@ -99,7 +111,7 @@ def of_segments(store: Store, job: str, segments: RecentSegments, *, since: floa
     found = _of_objects(store, segments.recent, job, segments.firsts)
     lists: dict[str, Any] = {name: getattr(found, name) for name in _LISTS.values() if name not in ("starts", "services")}
     recent: dict[str, Any] = {name: [row for row in rows if row.time >= since] for name, rows in lists.items()}
-    found = replace(found, **recent)
+    found = replace(found, **recent, steps=found.steps.take(found.steps.column("time") >= since))
     hosts = {segment.writer: segment.host for segment in segments.recent}
     return replace(found, gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts))
 
@@ -155,16 +167,30 @@ def from_spool(paths: Iterable[Path], *, job: str | None = None) -> JobRecords:
     return _of_job(chunks, where, job)
 
 
+class _Read:
+    """What was read of one job: its steps as columns, all else by (writer, seq), each record once."""
+
+    def __init__(self) -> None:
+        self.steps = StepTableBuilder()
+        self.others: dict[tuple[str, int], records.AnyRecord] = {}
+        self.duplicates = 0
+        self.last_time = 0.0
+
+    def add(self, rows: Sequence[records.AnyRecord]) -> None:
+        self.last_time = max(self.last_time, max(row.time for row in rows))
+        self.steps.add([row for row in rows if isinstance(row, records.StepDone)])
+        others = [row for row in rows if not isinstance(row, records.StepDone)]
+        before = len(self.others)
+        self.others.update(((row.writer, row.seq), row) for row in others)
+        self.duplicates += before + len(others) - len(self.others)
+
+
 def _of_job(chunks: Iterable[bytes], path: str, job: str | None) -> JobRecords:
     counts: Counter[str] = Counter()
-    by_job: dict[str, dict[tuple[str, int], records.AnyRecord]] = defaultdict(dict)
-    last: dict[str, float] = {}
-    for record in _decode(chunks, counts):
-        seen = by_job[record.job]
-        key = (record.writer, record.seq)
-        counts["duplicates"] += key in seen
-        seen[key] = record
-        last[record.job] = max(record.time, last.get(record.job, 0.0))
+    by_job: dict[str, _Read] = defaultdict(_Read)
+    for batch in _decode(chunks, counts):
+        for name in {row.job for row in batch}:
+            by_job[name].add([row for row in batch if row.job == name])
     if not by_job or (job is not None and job not in by_job):
         looked_for = f"no records of job {job!r}" if job else "no records"
         others = f"; it holds {', '.join(sorted(by_job)[:5])}" if by_job else ""
@@ -175,10 +201,14 @@ def _of_job(chunks: Iterable[bytes], path: str, job: str | None) -> JobRecords:
             + ("; its one line is not a record" if unread == 1 else ""),
             fix="run something first: tachoscope run -- python train.py",
         )
-    chosen = job or max(last, key=last.__getitem__)
-    rows = _plausible([row for _, row in sorted(by_job[chosen].items())], counts)
-    shared = shared_ranks(claims(rows))
-    rows = _each_its_rank(rows, shared) if shared else rows
+    chosen = job or max(by_job, key=lambda name: by_job[name].last_time)
+    read = by_job.pop(chosen)
+    rows = [row for _, row in sorted(read.others.items())]
+    every, repeated = read.steps.table().in_order()
+    steps = _plausible(every)
+    shared = shared_ranks(claims([*rows, *steps.last_of_writers()]))
+    if shared:
+        rows, steps = _each_its_rank(rows, shared), _steps_of_own_rank(steps, shared)
     dropped: dict[str, int] = {}
     for row in rows:
         if isinstance(row, records.Heartbeat | records.JobEnded | records.ServiceEnded):
@@ -187,60 +217,60 @@ def _of_job(chunks: Iterable[bytes], path: str, job: str | None) -> JobRecords:
         chosen,
         Source(
             path=path,
-            records=len(rows),
-            duplicates=counts["duplicates"],
+            records=len(rows) + len(steps),
+            duplicates=repeated + sum(one.duplicates for one in (read, *by_job.values())),
             cut_lines=counts["cut"],
             garbage_lines=counts["garbage"],
             unknown_kinds=counts["unknown_kind"],
-            implausible=counts["implausible"],
+            implausible=len(every) - len(steps),
             dropped=sum(dropped.values()),
         ),
         **_by_kind(rows),
+        steps=steps,
         shared=shared,
     )
 
 
 _MOST_LOST_STEPS = 1_000_000
-_PHASES = frozenset(records.PHASES)
 
 
-def _plausible(rows: list[records.AnyRecord], counts: Counter[str]) -> list[records.AnyRecord]:
-    """Return the rows without steps whose numbers cannot be true; what a newer probe calls by a phase of its own is `other`."""
-    steps: dict[str, list[records.StepDone]] = defaultdict(list)
-    for row in rows:
-        if isinstance(row, records.StepDone):
-            steps[row.writer].append(row)
-    in_order = {id(row) for own in steps.values() for row in _in_order(own)}
-    found: list[records.AnyRecord] = []
-    for row in rows:
-        if not isinstance(row, records.StepDone):
-            found.append(row)
-            continue
-        most = _MOST_LOST_STEPS + 2 * len(steps[row.writer])
-        if id(row) in in_order and row.step <= most and records.plausible(row):
-            found.append(_known_phases(row))
-        else:
-            counts["implausible"] += 1
-    return found
-
-
-def _in_order(steps: Sequence[records.StepDone]) -> Sequence[records.StepDone]:
-    """Return the most steps of a process, given in the order of writing, of which none ends or is numbered before an earlier one.
-
-    Of these the ones are left that begin after the one before has ended.
-    """
-    if all(_follows(step, before) for before, step in pairwise(steps)):
+def _plausible(steps: StepTable) -> StepTable:
+    """Return the steps without those whose numbers cannot be true; what no phase covers is `other`."""
+    if not len(steps):
         return steps
-    steps = [steps[index] for index in _rising([step.monotonic_ns for step in steps])]
-    steps = [steps[index] for index in _rising([step.step for step in steps])]
-    found = [steps[0]]
-    found.extend(step for step in steps[1:] if _follows(step, found[-1]))
+    wall, numbers = steps.column("wall_seconds"), steps.column("step")
+    phases = np.nansum([steps.column(f"{phase}_seconds") for phase in records.PHASES], axis=0)
+    kept = (wall <= MAX_STEP_SECONDS) & (np.abs(phases - wall) <= 1e-6 + 0.01 * wall)
+    begin = 0
+    for own in steps.by_writer().values():
+        in_order = np.zeros(len(own), dtype=bool)
+        in_order[_in_order(own)] = True
+        part = slice(begin, begin + len(own))
+        kept[part] &= in_order & (numbers[part] <= _MOST_LOST_STEPS + 2 * len(own))
+        begin += len(own)
+    left = wall - phases
+    if (unnamed := np.abs(left) > 1e-6).any():
+        other = steps.column("other_seconds")
+        steps = steps.with_column("other_seconds", np.where(unnamed, np.maximum(np.nan_to_num(other) + left, 0.0), other))
+    return steps if kept.all() else steps.take(kept)
+
+
+def _in_order(steps: StepTable) -> Sequence[int]:
+    """Return the places of the most steps of a process, given in the order of writing, of which none ends or is numbered before an
+    earlier one. Of these the ones are left that begin after the one before has ended.
+    """
+    numbers, ends_ns, wall_ns = steps.column("step"), steps.column("monotonic_ns"), steps.column("wall_seconds") * 1e9
+    # `follows`: more than a microsecond, and a hundredth of the step, clocks of one process do not differ by.
+    begins_ns = ends_ns - wall_ns + 0.01 * wall_ns + 1e3
+    if ((numbers[1:] > numbers[:-1]) & (begins_ns[1:] >= ends_ns[:-1])).all():
+        return range(len(steps))
+    places = np.array(_rising(ends_ns.tolist()))
+    places = places[_rising(numbers[places].tolist())]
+    found = [int(places[0])]
+    for place in places[1:].tolist():
+        if numbers[place] > numbers[found[-1]] and begins_ns[place] >= ends_ns[found[-1]]:
+            found.append(place)
     return found
-
-
-def _follows(step: records.StepDone, before: records.StepDone) -> bool:
-    wall_ns = step.wall_seconds * 1e9
-    return step.step > before.step and step.monotonic_ns - wall_ns >= before.monotonic_ns - 0.01 * wall_ns - 1e3
 
 
 def _rising(values: Sequence[int]) -> list[int]:
@@ -259,12 +289,12 @@ def _rising(values: Sequence[int]) -> list[int]:
     return part[::-1]
 
 
-def _known_phases(step: records.StepDone) -> records.StepDone:
-    if step.phase_seconds.keys() <= _PHASES and abs(step.wall_seconds - sum(step.phase_seconds.values())) <= 1e-6:
-        return step
-    phases = {name: value for name, value in step.phase_seconds.items() if name in records.PHASES}
-    rest = step.wall_seconds - sum(phases.values())
-    return msgspec.structs.replace(step, phase_seconds=phases | {"other": max(phases.get("other", 0.0) + rest, 0.0)})
+def _steps_of_own_rank(steps: StepTable, shared: Iterable[SharedRank]) -> StepTable:
+    ranks = steps.column("rank").copy()
+    for one in shared:
+        for writer, rank in one.writers.items():
+            ranks[steps.is_of([writer])] = rank
+    return steps.with_column("rank", ranks)
 
 
 def _each_its_rank(rows: list[records.AnyRecord], shared: Iterable[SharedRank]) -> list[records.AnyRecord]:
@@ -282,7 +312,6 @@ def _each_its_rank(rows: list[records.AnyRecord], shared: Iterable[SharedRank]) 
 
 _LISTS: dict[type[records.Record], str] = {
     records.JobStarted: "starts",
-    records.StepDone: "steps",
     records.Heartbeat: "heartbeats",
     records.CollectiveDone: "collectives",
     records.CheckpointSaved: "checkpoints",
@@ -305,7 +334,7 @@ _LISTS: dict[type[records.Record], str] = {
     records.TraceCaptured: "traces",
     records.JobEnded: "ends",
 }
-"""The kinds that analyzers read, with the list of `JobRecords` that each goes to."""
+"""The kinds that analyzers read beside steps, with the list of `JobRecords` that each goes to."""
 
 
 def _by_kind(rows: list[records.AnyRecord]) -> dict[str, Any]:
@@ -317,18 +346,29 @@ def _by_kind(rows: list[records.AnyRecord]) -> dict[str, Any]:
     return lists
 
 
-def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[records.AnyRecord]:
+_BATCH_RECORDS = 10_000
+"""That are decoded before the steps of them become columns."""
+
+
+def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[list[records.AnyRecord]]:
+    """Yield the records of the chunks, some at a time."""
+    batch: list[records.AnyRecord] = []
     for chunk in chunks:
         for line in io.BytesIO(chunk):  # not all at once: of a line of two bytes that would take forty
             if line == b"\n":
                 continue
             try:
-                yield records.decode(line)
+                batch.append(records.decode(line))
             except records.UnknownKindError:
                 counts["unknown_kind"] += 1
             except records.MalformedRecordError:
                 # Only the last line of a chunk can lack its newline: the writer was killed in it, or is in it now.
                 counts["garbage" if line.endswith(b"\n") else "cut"] += 1
+            if len(batch) >= _BATCH_RECORDS:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
 
 
 def serving_job(job: JobRecords) -> bool:
@@ -364,19 +404,14 @@ def status(job: JobRecords, *, now: float) -> str:
     started |= {max(job.services, key=lambda row: row.time).writer} if job.services else set()
     if started and started <= {row.writer for row in (*ends, *job.service_ends)}:
         return "completed"
-    last = max(
-        (row.time for rows in (job.starts, job.steps, job.heartbeats, job.requests, job.engine_windows) for row in rows),
-        default=0.0,
-    )
-    return "running" if now - last < RUNNING_SECONDS else "unknown"
+    others = (job.starts, job.heartbeats, job.requests, job.engine_windows)
+    last = max((row.time for rows in others for row in rows), default=0.0)
+    return "running" if now - max(last, job.steps.last_time()) < RUNNING_SECONDS else "unknown"
 
 
 def _earlier_goes_on(job: JobRecords, attempt: int, *, since: float, now: float) -> bool:
     """Return whether a process of an attempt before this one lately wrote something after `since`, when this one had ended."""
     gone = {row.writer for row in job.ends} | {row.failed_writer for row in job.failures}
     after = max(since + CLOCKS_AGREE_SECONDS, now - RUNNING_SECONDS)
-    return any(
-        row.time > after and row.attempt < attempt and row.writer not in gone
-        for rows in (job.steps, job.heartbeats)
-        for row in rows
-    )
+    late = job.steps.take((job.steps.column("time") > after) & (job.steps.column("attempt") < attempt))
+    return any(row.time > after and row.attempt < attempt and row.writer not in gone for row in (*late, *job.heartbeats))

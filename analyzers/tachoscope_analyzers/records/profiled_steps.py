@@ -45,8 +45,8 @@ def _profiled(steps: npt.NDArray[np.int64], job: JobRecords, attempt: int) -> np
 
 def notes(job: JobRecords) -> list[QualityNote]:
     """Return which steps of the last attempt were left out."""
-    attempt = max((row.attempt for row in job.steps), default=0)
-    steps = np.unique([row.step for row in job.steps if row.attempt == attempt])
+    attempt = job.steps.last_attempt()
+    steps = np.unique(job.steps.in_attempt(attempt).column("step"))
     out = np.setdiff1d(steps, without_profiled(steps, job, attempt))
     if not len(out):
         return []

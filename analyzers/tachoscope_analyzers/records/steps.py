@@ -17,10 +17,11 @@ from tachoscope_analyzers.records import profiled_steps as profiled
 from tachoscope_analyzers.records.backward_time import own_backward
 from tachoscope_analyzers.records.facts import facts
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.step_table import DEVICE_SEGMENTS, Array, StepTable
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs import notes as job_notes
-from tachoscope_core.records.records import PHASES, Heartbeat, JobStarted, StepDone
+from tachoscope_core.records.records import PHASES, Heartbeat, JobStarted
 
 CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "paused", "gc", "launch", "checkpoint", "evaluation", "other")
 """What a rank spends its own time on. Waiting for others is not a cause: it is the outcome of another rank's causes."""
@@ -30,7 +31,6 @@ Column = Callable[[str], Matrix]
 
 _WARM_UP_STEPS = 2
 _LEAST_SHARE = 0.5
-DEVICE_SEGMENTS = ("gap", "host_to_device", "forward", "no_grad", "backward", "optimizer")
 _GAP_PHASES = ("data_wait", "checkpoint", "evaluation", "gc", "other")
 
 
@@ -115,43 +115,44 @@ def table(job: JobRecords) -> pd.DataFrame:
         raise TachoscopeError(
             f"job {job.job!r} has {job.source.records} records but no training step: {job_notes.why_no_steps(facts(job))}",
         )
-    attempt = max(row.attempt for row in job.steps)
-    frame = pd.DataFrame(columns([row for row in job.steps if row.attempt == attempt]))
+    attempt = job.steps.last_attempt()
+    frame = pd.DataFrame(columns(job.steps.in_attempt(attempt)))
     frame.attrs["attempt"] = attempt
     return _without_short_ones(_one_writer_a_rank(frame), job, attempt)
 
 
-def columns(rows: Sequence[StepDone]) -> dict[str, list[object]]:
+def columns(steps: StepTable) -> dict[str, Array]:
     """Return what the records of steps hold as columns of equal length, times in seconds; NaN where a clock was not read."""
-    found: dict[str, list[object]] = {
-        "consumed": consumed(rows),
-        "step": [row.step for row in rows],
-        "rank": [row.rank for row in rows],
-        "writer": [row.writer for row in rows],
-        "time": [row.time for row in rows],
-        "end_seconds": [row.monotonic_ns / 1e9 for row in rows],
-        "wall_seconds": [row.wall_seconds for row in rows],
-        "backward_calls": [row.backward_calls for row in rows],
+    found: dict[str, Array] = {
+        "consumed": consumed(steps),
+        "step": steps.column("step"),
+        "rank": steps.column("rank"),
+        "writer": np.array(steps.writers, dtype=object)[steps.column("writer")],
+        "time": steps.column("time"),
+        "end_seconds": steps.column("monotonic_ns") / 1e9,
+        "wall_seconds": steps.column("wall_seconds"),
+        "backward_calls": steps.column("backward_calls"),
     }
     for phase in PHASES:
-        found[f"{phase}_seconds"] = [row.phase_seconds.get(phase, 0.0) for row in rows]
-        found[f"{phase}_cpu_seconds"] = [row.cpu_seconds.get(phase, 0.0) if row.cpu_seconds else np.nan for row in rows]
+        found[f"{phase}_seconds"] = np.nan_to_num(steps.column(f"{phase}_seconds"))
+    found |= _where_read(steps, [f"{phase}_cpu_seconds" for phase in PHASES])
     for name in ("step", "backward"):
-        found[f"{name}_delay_seconds"] = [row.run_delay_seconds.get(name, np.nan) for row in rows]
-    for name in DEVICE_SEGMENTS:
-        found[f"device_{name}_seconds"] = [_device_seconds(row, name) for row in rows]
-    return found
+        found[f"{name}_delay_seconds"] = steps.column(f"{name}_delay_seconds")
+    return found | _where_read(steps, [f"device_{name}_seconds" for name in DEVICE_SEGMENTS])
 
 
-def consumed(rows: Sequence[StepDone]) -> list[object]:
+def consumed(steps: StepTable) -> Array:
     """Return what each step worked on, in the most telling unit that is known of any; NaN where it is not."""
     units = ("tokens", "elements", "samples")
-    unit = next((unit for unit in units if any(getattr(row, unit) for row in rows)), units[-1])
-    return [float(getattr(row, unit)) or float("nan") for row in rows]
+    amounts = steps.column(next((unit for unit in units if steps.column(unit).any()), units[-1]))
+    return np.where(amounts > 0, amounts, np.nan)
 
 
-def _device_seconds(row: StepDone, name: str) -> float:
-    return row.device_seconds.get(name, 0.0) if row.device_seconds else float("nan")
+def _where_read(steps: StepTable, names: Sequence[str]) -> dict[str, Array]:
+    """Return columns of one clock: in a step in which any of them was read, what is absent took no time."""
+    absent = {name: np.isnan(steps.column(name)) for name in names}
+    unread = np.logical_and.reduce(list(absent.values()))
+    return {name: np.where(absent[name] & ~unread, 0.0, steps.column(name)) for name in names}
 
 
 def _one_writer_a_rank(frame: pd.DataFrame) -> pd.DataFrame:
@@ -228,8 +229,9 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     clocks_measured = bool(_ever_read(column("step_delay_seconds")).all())
     waited = on_device if device != "cpu" else _ever_read(column("backward_cpu_seconds"))
     started = {start.writer: start for start in starts}
-    beats = [[beat for beat in job.heartbeats if beat.writer == writer] for writer in writers]
-    split = split_steps(column, [started.get(writer) for writer in writers], beats, device=device, together=world > 1)
+    split = split_steps(
+        column, [started.get(writer) for writer in writers], job.beats_of(writers), device=device, together=world > 1
+    )
     spans = ends[-1] - begins[0] - profiled.seconds(common, under_profiler, begins, ends) - gap_seconds.sum(axis=0)
     return Steps(
         job=job.job,

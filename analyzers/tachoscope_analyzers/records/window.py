@@ -32,9 +32,10 @@ def within(job: JobRecords, start: float, end: float) -> JobRecords:
     def rows_within(rows: Sequence[_Row]) -> list[_Row]:
         return [row for row in rows if start <= row.time <= end]
 
-    steps = [row for row in job.steps if start <= row.time - row.wall_seconds / 2 <= end]
+    middles = job.steps.column("time") - job.steps.column("wall_seconds") / 2
+    steps = job.steps.take((middles >= start) & (middles <= end))
     if job.steps and not steps:
-        first, last = min(row.time for row in job.steps), max(row.time for row in job.steps)
+        first, last = float(job.steps.column("time").min()), job.steps.last_time()
         raise TachoscopeError(
             f"no step of job {job.job!r} is in the window {_moment(start)} to {_moment(end)}",
             fix=f"its steps ended from {_moment(first)} to {_moment(last)}; choose a window within, or the whole run",

@@ -14,6 +14,7 @@ from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records import gpu_samples
 from tachoscope_analyzers.records.gpu_samples import Gpus, GpuSamples, of_job
 from tachoscope_analyzers.records.load import from_spool, from_store
+from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_CLOCK, GPU_NVLINK_BYTES, GPU_THROTTLED_SECONDS
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store, StoredSamples
@@ -103,11 +104,11 @@ def gpu_of_rank_0(**changes: Any) -> records.JobStarted:
     return records.JobStarted(**envelope(0), **{"world_size": 1, "pid": 1, "device": "cuda", "gpu_uuid": uuid(0)} | changes)
 
 
-def steps_at(at: float) -> list[records.StepDone]:
-    return [
+def steps_at(at: float) -> StepTable:
+    return StepTable.of(
         records.StepDone(**envelope(0, 1 + number, time=BEGIN + at + 5.0 * number), step=number, wall_seconds=5.0, phase_seconds={})
         for number in range(-4, 5)
-    ]
+    )
 
 
 @pytest.mark.parametrize("told", [uuid(0), f"GPU-{uuid(0)}", uuid(0).upper(), f"MIG-{uuid(0)}"])

@@ -183,8 +183,9 @@ def _earlier(job: JobRecords, steps: Steps, transfer: Matrix) -> Baseline | None
     if moved is None or not steps.transfer_measured:
         return None
     best: tuple[int, Matrix] | None = None
-    for attempt in sorted({row.attempt for row in job.steps if row.attempt < steps.attempt}):
-        before = replace(job, steps=[row for row in job.steps if row.attempt == attempt])
+    attempts = np.unique(job.steps.column("attempt"))
+    for attempt in attempts[attempts < steps.attempt].tolist():
+        before = replace(job, steps=job.steps.in_attempt(attempt))
         try:
             past = aligned(before)
         except TachoscopeError:

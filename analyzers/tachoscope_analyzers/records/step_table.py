@@ -1,0 +1,242 @@
+"""Step records of a job as columns: a row becomes a `StepDone` only where somebody asks for that row.
+
+A step takes 100 to 250 bytes here, as a `StepDone` with its dictionaries about 2,000: jobs have millions of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tachoscope_core.records.records import PHASES, StepDone
+
+DEVICE_SEGMENTS = ("gap", "host_to_device", "forward", "no_grad", "backward", "optimizer")
+
+Array = npt.NDArray[Any]
+
+_Types = dict[str, type[np.generic]]
+
+_ENVELOPE: _Types = {
+    "seq": np.int64,
+    "attempt": np.int32,
+    "rank": np.int32,
+    "local_rank": np.int32,
+    "time": np.float64,
+    "monotonic_ns": np.int64,
+}
+_AMOUNTS: _Types = {
+    "step": np.int64,
+    "wall_seconds": np.float64,
+    "samples": np.int64,
+    "tokens": np.int64,
+    "backward_calls": np.int64,
+    "elements": np.int64,
+}
+_PARTS: dict[str, dict[str, str]] = {
+    "phase_seconds": {name: f"{name}_seconds" for name in PHASES},
+    "cpu_seconds": {name: f"{name}_cpu_seconds" for name in PHASES},
+    "run_delay_seconds": {name: f"{name}_delay_seconds" for name in ("step", "backward")},
+    "device_seconds": {name: f"device_{name}_seconds" for name in DEVICE_SEGMENTS},
+}
+"""By field of `StepDone` that holds seconds by name, the column of each name. Other names no analyzer reads: they are left out."""
+DEVICE_COLUMNS = tuple(_PARTS["device_seconds"].values())
+PART_COLUMNS = tuple(column for parts in _PARTS.values() for column in parts.values())
+COLUMNS: _Types = {
+    "writer": np.int32,
+    "host": np.int32,
+    **_ENVELOPE,
+    **_AMOUNTS,
+    **dict.fromkeys(PART_COLUMNS, np.float64),
+}
+"""Every column, with its type. `writer` and `host` are places in the table's lists of names."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepTable(Sequence[StepDone]):
+    """Steps of one job in the order of (writer, seq), as a sequence of records and as columns.
+
+    Attributes:
+        job: whose steps they are. writers, hosts: names that the columns `writer` and `host` are places in.
+        columns: equally long arrays by name, see `COLUMNS`; a part that no step has is absent, and NaN where one step lacks it.
+    """
+
+    job: str = ""
+    writers: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    columns: Mapping[str, Array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Iterable[StepDone]) -> StepTable:
+        """Return records of one job, in the order given."""
+        builder = StepTableBuilder()
+        builder.add(list(rows))
+        return builder.table()
+
+    def __len__(self) -> int:
+        return len(self.columns["seq"]) if self.columns else 0
+
+    @overload
+    def __getitem__(self, index: int) -> StepDone: ...
+    @overload
+    def __getitem__(self, index: slice) -> StepTable: ...
+    def __getitem__(self, index: int | slice) -> StepDone | StepTable:
+        if isinstance(index, slice):
+            return self._with({name: values[index] for name, values in self.columns.items()})
+        place = range(len(self))[index]
+        return next(iter(self[place : place + 1]))
+
+    def __iter__(self) -> Iterator[StepDone]:
+        fixed = {name: self.columns[name].tolist() for name in (*_ENVELOPE, *_AMOUNTS)} if self.columns else {}
+        parts = {
+            kind: [(name, self.columns[column].tolist()) for name, column in names.items() if column in self.columns]
+            for kind, names in _PARTS.items()
+        }
+        for row, (writer, host) in enumerate(zip(self.names("writer"), self.names("host"), strict=True)):
+            seconds: Any = {
+                kind: {name: value for name, values in found if (value := values[row]) == value} for kind, found in parts.items()
+            }
+            amounts: Any = {name: values[row] for name, values in fixed.items()}
+            yield StepDone(job=self.job, writer=writer, host=host, **amounts, **seconds)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StepTable) and len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # as of other sequences of what can be compared by content
+
+    def _with(self, columns: Mapping[str, Array]) -> StepTable:
+        return StepTable(self.job, self.writers, self.hosts, columns)
+
+    def take(self, which: Array) -> StepTable:
+        """Return the rows that a mask or an array of places names."""
+        return self._with({name: values[which] for name, values in self.columns.items()})
+
+    def column(self, name: str) -> Array:
+        """Return a column, NaN where no step has the part of that name."""
+        if name in self.columns:
+            return self.columns[name]
+        return np.full(len(self), np.nan) if name in PART_COLUMNS else np.zeros(len(self), COLUMNS[name])
+
+    def has(self, part: str) -> bool:
+        """Return whether any step has a part."""
+        return part in self.columns and not np.isnan(self.columns[part]).all()
+
+    def names(self, column: str) -> list[str]:
+        """Return the writer or the host of each step."""
+        known = {"writer": self.writers, "host": self.hosts}[column]
+        return [known[code] for code in self.column(column).tolist()]
+
+    def by_writer(self) -> dict[str, StepTable]:
+        """Return the steps of each writer, in the order in which they are here; views, where the table is in its usual order."""
+        codes = self.column("writer")
+        if not len(codes):
+            return {}
+        begins = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
+        if len(set(codes[begins].tolist())) < len(begins):
+            return {self.writers[code]: self.take(codes == code) for code in dict.fromkeys(codes.tolist())}
+        return {self.writers[codes[begin]]: self[begin:end] for begin, end in zip(begins, [*begins[1:], len(codes)], strict=True)}
+
+    def is_of(self, writers: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """Return which steps some writers wrote, as a mask."""
+        wanted = set(writers)
+        return np.isin(self.column("writer"), [code for code, name in enumerate(self.writers) if name in wanted])
+
+    def of_writers(self, writers: Iterable[str]) -> StepTable:
+        """Return the steps of some writers."""
+        return self.take(self.is_of(writers))
+
+    def with_column(self, name: str, values: Array) -> StepTable:
+        """Return the steps with other values of a column."""
+        return self._with({**self.columns, name: values})
+
+    def last_of_writers(self) -> list[StepDone]:
+        """Return the step of each writer that ended last."""
+        return [own[int(own.column("time").argmax())] for own in self.by_writer().values()]
+
+    def in_order(self) -> tuple[StepTable, int]:
+        """Return each step once, in the order of (writer, seq), and how many were there again."""
+        by_name = np.argsort(np.argsort(np.array(self.writers, dtype=object))) if self.writers else np.empty(0, np.int64)
+        writers, seqs = by_name[self.column("writer")], self.column("seq")
+        again = (np.diff(writers) == 0) & (np.diff(seqs) == 0)
+        if not ((np.diff(writers) > 0) | ((np.diff(writers) == 0) & (np.diff(seqs) >= 0))).all():
+            order = np.lexsort((seqs, writers))  # stable: of two of a number the one stays that was read last
+            again = (np.diff(writers[order]) == 0) & (np.diff(seqs[order]) == 0)
+            kept = order[np.append(~again, True)]
+        elif again.any():
+            kept = np.flatnonzero(np.append(~again, True))
+        else:
+            return self, 0
+        return self.take(kept), int(again.sum())
+
+    def last_attempt(self) -> int:
+        """Return the highest attempt that has steps; 0: there are none."""
+        return int(self.column("attempt").max(initial=0))
+
+    def in_attempt(self, attempt: int) -> StepTable:
+        """Return the steps of an attempt."""
+        return self.take(self.column("attempt") == attempt)
+
+    def last_of_each_writer(self, name: str) -> dict[str, float]:
+        """Return the largest value of a column for each writer that has steps."""
+        found = np.full(len(self.writers), -np.inf)
+        np.maximum.at(found, self.column("writer"), self.column(name))
+        return {writer: float(value) for writer, value in zip(self.writers, found, strict=True) if value > -np.inf}
+
+    def last_time(self) -> float:
+        """Return the Unix time at which the last step ended; 0: there is none."""
+        return float(self.column("time").max(initial=0.0))
+
+
+def _known_phases(seconds: dict[str, float]) -> dict[str, float]:
+    """Return seconds by phase where what a newer probe calls by a phase of its own is `other`."""
+    known = {name: value for name, value in seconds.items() if name in _PARTS["phase_seconds"]}
+    unknown = sum(value for name, value in seconds.items() if name not in known)
+    return known | {"other": known.get("other", 0.0) + unknown} if len(known) < len(seconds) else seconds
+
+
+class StepTableBuilder:
+    """Makes a table of steps that are given chunk by chunk: of each, only the columns are kept."""
+
+    def __init__(self) -> None:
+        self._job = ""
+        self._codes: dict[str, dict[str, int]] = {"writer": {}, "host": {}}
+        self._blocks: list[tuple[int, dict[str, Array]]] = []
+
+    def add(self, rows: Sequence[StepDone]) -> None:
+        """Add steps of one job."""
+        if not rows:
+            return
+        self._job = rows[0].job
+        writers, hosts = self._codes["writer"], self._codes["host"]
+        block: dict[str, Array] = {
+            "writer": np.array([writers.setdefault(row.writer, len(writers)) for row in rows], np.int32),
+            "host": np.array([hosts.setdefault(row.host, len(hosts)) for row in rows], np.int32),
+        }
+        for name in (*_ENVELOPE, *_AMOUNTS):
+            block[name] = np.array([getattr(row, name) for row in rows], COLUMNS[name])
+        for kind, names in _PARTS.items():
+            dicts: list[dict[str, float]] = [getattr(row, kind) for row in rows]
+            seen = {name for one in dicts for name in one}
+            if kind == "phase_seconds" and not seen <= names.keys():
+                dicts, seen = [_known_phases(one) for one in dicts], {*seen, "other"}
+            for name, column in names.items():
+                if name in seen:
+                    block[column] = np.array([one.get(name, np.nan) for one in dicts], np.float64)
+        self._blocks.append((len(rows), block))
+
+    def table(self) -> StepTable:
+        """Return all steps that were added, in that order."""
+        names = [name for name in COLUMNS if any(name in block for _, block in self._blocks)]
+        columns = {name: self._concatenated(name) for name in names}
+        return StepTable(self._job, tuple(self._codes["writer"]), tuple(self._codes["host"]), columns)
+
+    def _concatenated(self, name: str) -> Array:
+        """Return a column of all chunks; these lose it, so that it is not there twice."""
+        parts = [block.pop(name, None) for _, block in self._blocks]
+        lengths = [length for length, _ in self._blocks]
+        return np.concatenate(
+            [np.full(length, np.nan) if part is None else part for length, part in zip(lengths, parts, strict=True)]
+        )
