@@ -9,12 +9,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from tachoscope_analyzers.records import gpu_samples
+from tachoscope_analyzers.records import gpu_samples, step_parquet
 from tachoscope_analyzers.records.step_table import StepTable, StepTableBuilder
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.shared_ranks import SharedRank, claims, shared_ranks
@@ -23,8 +23,11 @@ from tachoscope_core.records.base import MAX_STEP_SECONDS
 from tachoscope_core.redaction import redact
 from tachoscope_core.report.report import Source
 from tachoscope_core.storage import shard_quarantine, spool
+from tachoscope_core.storage.compacted import CompactedSet, compacted_sets, segments_left
 from tachoscope_core.storage.recent_segments import RecentSegments
-from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
+from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment, written_time
+
+_Piece = TypeVar("_Piece")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,29 +80,113 @@ class JobRecords:
         return [found[writer] for writer in writers]
 
 
-def from_store(store: Store, job: str, *, ends_only: bool = False) -> JobRecords:
-    """Read a job from a store; with `ends_only` no more than each writer's first and last object, enough for its status.
+_MOST_LISTINGS = 5
+
+
+def from_store(
+    store: Store, job: str, *, ends_only: bool = False, start: float | None = None, end: float | None = None
+) -> JobRecords:
+    """Read a job from a store.
+
+    Args:
+        ends_only: no more than each writer's first and last object, enough for its status.
+        start, end: Unix seconds; measurements of objects that were written before or begin after are not read.
 
     Raises:
         TachoscopeError: the store has no such job, or cannot be read.
     """
-    segments = every = list(store.segments(job))
-    if ends_only:
-        by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
-        for segment in sorted(segments, key=lambda segment: segment.offset):
-            by_writer[segment.writer].append(segment)
-        segments = [one for all_ in by_writer.values() for one in dict.fromkeys((all_[0], all_[-1]))]
-    if not segments:
+    for _ in range(_MOST_LISTINGS - 1):
+        try:
+            return _from_store(store, job, ends_only=ends_only, start=start, end=end)
+        except GoneObjectError:  # compacted since it was listed: what it held is in another object now
+            continue
+    return _from_store(store, job, ends_only=ends_only, start=start, end=end)
+
+
+def _from_store(store: Store, job: str, *, ends_only: bool, start: float | None, end: float | None) -> JobRecords:
+    segments, _, sets = segments_left(store, job)
+    if not segments and not sets:
         raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
-    found = _of_objects(store, segments, job)
+    every = len(segments)
+    firsts: list[StoredSegment] = []
     if ends_only:
-        return replace(found, partial=len(segments) < len(every))
-    hosts = {segment.writer: segment.host for segment in segments}
+        segments = _ends(segments)
+    elif start is not None:
+        firsts, segments = _written_since(store, segments, start)
+    parts = (_Part(store, one, start, end, last_only=ends_only) for one in sets)
+    found = _of_objects(store, segments, job, firsts, list(parts))
+    if ends_only:
+        return replace(found, partial=len(segments) < every or bool(sets))
+    hosts = {segment.writer: segment.host for segment in (*firsts, *segments)}
+    hosts |= {writer.writer: writer.host for one in sets for writer in one.holds.writers}
     return replace(
         found,
         released=_released(store, job) if found.quarantined else {},
         gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts),
     )
+
+
+def _ends(segments: Sequence[StoredSegment]) -> list[StoredSegment]:
+    """Return the first and the last object of each writer."""
+    by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
+    for segment in sorted(segments, key=lambda segment: segment.offset):
+        by_writer[segment.writer].append(segment)
+    return [one for all_ in by_writer.values() for one in dict.fromkeys((all_[0], all_[-1]))]
+
+
+def _written_since(
+    store: Store, segments: Sequence[StoredSegment], start: float
+) -> tuple[list[StoredSegment], list[StoredSegment]]:
+    """Return first the ends of each writer that are older, then all that was written since."""
+    folders = {segment.path.rpartition("/")[0] for segment in segments}
+    written = {path: written_time(entry) for folder in folders for path, entry in store.files.find(folder, detail=True).items()}
+    since = [segment for segment in segments if written.get(segment.path, start) >= start]
+    recent = set(since)
+    return [segment for segment in _ends(segments) if segment not in recent], since
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What of a compacted set is to be read: of its measurements those of a window, or only the last ones."""
+
+    store: Store
+    set: CompactedSet
+    start: float | None = None
+    end: float | None = None
+    last_only: bool = False
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield lines of records that describe their writer, then of measurements other than steps."""
+        for path in self.set.line_paths:
+            yield self.store.read(StoredSegment(path, "", "", 0, 0))
+        if self.set.holds.measured and self._wanted:
+            with self._opened(self.set.measured_path) as file:
+                yield from step_parquet.read_lines(file, start=self._since, end=self.end)
+
+    def steps(self) -> Iterator[StepTable]:
+        """Yield tables of steps."""
+        if self.set.holds.steps and self._wanted:
+            with self._opened(self.set.steps_path) as file:
+                yield from step_parquet.read_steps(file, start=self._since, end=self.end)
+
+    @property
+    def _wanted(self) -> bool:
+        holds = self.set.holds
+        return (self.start is None or holds.end >= self.start) and (self.end is None or holds.begin <= self.end)
+
+    @property
+    def _since(self) -> float | None:
+        return self.set.holds.end - CLOCKS_AGREE_SECONDS if self.last_only else self.start
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[Any]:
+        try:
+            with self.store.files.open(path, "rb") as file:
+                yield file
+        except FileNotFoundError:
+            raise GoneObjectError(f"{path} in store {self.store.url} is not there any more") from None
+        except (OSError, ValueError) as error:
+            raise BrokenObjectError(f"could not read {path} in store {self.store.url}: {error}") from None
 
 
 def of_segments(store: Store, job: str, segments: RecentSegments, *, since: float) -> JobRecords:
@@ -108,7 +195,11 @@ def of_segments(store: Store, job: str, segments: RecentSegments, *, since: floa
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    found = _of_objects(store, segments.recent, job, segments.firsts)
+    known = {one.writer for one in segments.firsts} | {one.writer for one in segments.recent if one.offset == 0}
+    strangers = {one.writer for one in segments.recent} - known
+    sets = compacted_sets(store, job) if strangers else []
+    parts = [_Part(store, one, start=since) for one in sets if any(who.writer in strangers for who in one.holds.writers)]
+    found = _of_objects(store, segments.recent, job, segments.firsts, parts)
     lists: dict[str, Any] = {name: getattr(found, name) for name in _LISTS.values() if name not in ("starts", "services")}
     recent: dict[str, Any] = {name: [row for row in rows if row.time >= since] for name, rows in lists.items()}
     found = replace(found, **recent, steps=found.steps.take(found.steps.column("time") >= since))
@@ -116,17 +207,23 @@ def of_segments(store: Store, job: str, segments: RecentSegments, *, since: floa
     return replace(found, gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts))
 
 
-_MEASURED = tuple(
+MEASURED = tuple(
     f'{{"kind":"{kind}"'.encode() for kind in ("StepDone", "Heartbeat", "CollectiveDone", "RequestDone", "EngineWindow")
 )
 """Beginnings of the lines that hold measurements and do not describe their writer: nearly all lines."""
 
 
-def _of_objects(store: Store, segments: Sequence[StoredSegment], job: str, firsts: Sequence[StoredSegment] = ()) -> JobRecords:
+def _of_objects(
+    store: Store,
+    segments: Sequence[StoredSegment],
+    job: str,
+    firsts: Sequence[StoredSegment] = (),
+    parts: Sequence[_Part] = (),
+) -> JobRecords:
     """Return the records of a job's objects, without those that cannot be read: one of them must not cost the others.
 
     Args:
-        firsts: objects of which only the records are read that describe their writer.
+        firsts: objects of which only the records are read that describe their writer. parts: of compacted sets.
     """
     broken: list[str] = []
     wanted = [*((segment, False) for segment in firsts), *((segment, True) for segment in segments)]
@@ -138,12 +235,23 @@ def _of_objects(store: Store, segments: Sequence[StoredSegment], job: str, first
             except BrokenObjectError as error:
                 broken.append(str(error))
                 continue
-            yield chunk if whole else b"".join(one for one in io.BytesIO(chunk) if not one.startswith(_MEASURED))
-        if len(broken) == len(wanted):
+            yield chunk if whole else b"".join(one for one in io.BytesIO(chunk) if not one.startswith(MEASURED))
+        yield from _readable((part.lines() for part in parts), broken)
+        if wanted and not parts and len(broken) == len(wanted):
             raise TachoscopeError(f"no records of job {job!r} can be read: {broken[-1]}")
 
-    found = _of_job(chunks(), f"{redact(store.url)}: jobs/{job}", job)
+    tables = _readable((part.steps() for part in parts), broken)
+    found = _of_job(chunks(), f"{redact(store.url)}: jobs/{job}", job, tables)
     return replace(found, source=msgspec.structs.replace(found.source, broken_objects=len(broken)))
+
+
+def _readable(sources: Iterable[Iterator[_Piece]], broken: list[str]) -> Iterator[_Piece]:
+    """Yield what the sources yield, each until it cannot be read."""
+    for source in sources:
+        try:
+            yield from source
+        except BrokenObjectError as error:
+            broken.append(str(error))
 
 
 def _released(store: Store, job: str) -> dict[str, float]:
@@ -184,13 +292,19 @@ class _Read:
         self.others.update(((row.writer, row.seq), row) for row in others)
         self.duplicates += before + len(others) - len(self.others)
 
+    def add_steps(self, steps: StepTable) -> None:
+        self.last_time = max(self.last_time, steps.last_time())
+        self.steps.add_table(steps)
 
-def _of_job(chunks: Iterable[bytes], path: str, job: str | None) -> JobRecords:
+
+def _of_job(chunks: Iterable[bytes], path: str, job: str | None, tables: Iterable[StepTable] = ()) -> JobRecords:
     counts: Counter[str] = Counter()
     by_job: dict[str, _Read] = defaultdict(_Read)
     for batch in _decode(chunks, counts):
         for name in {row.job for row in batch}:
             by_job[name].add([row for row in batch if row.job == name])
+    for table in tables:
+        by_job[table.job].add_steps(table)
     if not by_job or (job is not None and job not in by_job):
         looked_for = f"no records of job {job!r}" if job else "no records"
         others = f"; it holds {', '.join(sorted(by_job)[:5])}" if by_job else ""

@@ -156,10 +156,14 @@ class StepTable(Sequence[StepDone]):
         """Return the step of each writer that ended last."""
         return [own[int(own.column("time").argmax())] for own in self.by_writer().values()]
 
+    def writer_ranks(self) -> Array:
+        """Return for each step the place of its writer among all writers by name."""
+        by_name = np.argsort(np.argsort(np.array(self.writers, dtype=object))) if self.writers else np.empty(0, np.int64)
+        return np.asarray(by_name[self.column("writer")])
+
     def in_order(self) -> tuple[StepTable, int]:
         """Return each step once, in the order of (writer, seq), and how many were there again."""
-        by_name = np.argsort(np.argsort(np.array(self.writers, dtype=object))) if self.writers else np.empty(0, np.int64)
-        writers, seqs = by_name[self.column("writer")], self.column("seq")
+        writers, seqs = self.writer_ranks(), self.column("seq")
         again = (np.diff(writers) == 0) & (np.diff(seqs) == 0)
         if not ((np.diff(writers) > 0) | ((np.diff(writers) == 0) & (np.diff(seqs) >= 0))).all():
             order = np.lexsort((seqs, writers))  # stable: of two of a number the one stays that was read last
@@ -197,6 +201,11 @@ def _known_phases(seconds: dict[str, float]) -> dict[str, float]:
     return known | {"other": known.get("other", 0.0) + unknown} if len(known) < len(seconds) else seconds
 
 
+def has_columns_for(step: StepDone) -> bool:
+    """Return whether a table has a column for every part of a step."""
+    return all(getattr(step, kind).keys() <= names.keys() for kind, names in _PARTS.items())
+
+
 class StepTableBuilder:
     """Makes a table of steps that are given chunk by chunk: of each, only the columns are kept."""
 
@@ -226,6 +235,17 @@ class StepTableBuilder:
                 if name in seen:
                     block[column] = np.array([one.get(name, np.nan) for one in dicts], np.float64)
         self._blocks.append((len(rows), block))
+
+    def add_table(self, steps: StepTable) -> None:
+        """Add steps of the same job that are columns already."""
+        if not len(steps):
+            return
+        self._job = steps.job
+        block = dict(steps.columns)
+        for name, known in (("writer", steps.writers), ("host", steps.hosts)):
+            codes = self._codes[name]
+            block[name] = np.array([codes.setdefault(one, len(codes)) for one in known], np.int32)[steps.column(name)]
+        self._blocks.append((len(steps), block))
 
     def table(self) -> StepTable:
         """Return all steps that were added, in that order."""

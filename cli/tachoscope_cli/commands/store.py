@@ -1,4 +1,4 @@
-"""`tachoscope store`: what the store of job records holds."""
+"""`tachoscope store`: what the store of job records holds, and what it keeps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from tachoscope_cli.commands.store_retention import COMPACT_EXAMPLES, HOLD_EXAMPLES, PRUNE_EXAMPLES, compact, hold, prune
 from tachoscope_cli.common import answers
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis, print_notice, store_url
 from tachoscope_cli.common.output import console, write_json
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
     from tachoscope_analyzers.records import load
     from tachoscope_core.storage.store import Store
 
-store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records.")
+store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records, and keep it small.")
 
+store_app.command("compact", epilog=COMPACT_EXAMPLES)(compact)
+store_app.command("prune", epilog=PRUNE_EXAMPLES)(prune)
+store_app.command("hold", epilog=HOLD_EXAMPLES)(hold)
 store_app.command("add-traces", epilog=ADD_EXAMPLES)(add_traces)
 store_app.command("traces", epilog=TRACES_EXAMPLE)(list_traces)
 

@@ -25,7 +25,8 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.owner import Owner, of_this_process
 from tachoscope_core.records import records
-from tachoscope_core.storage.store import BrokenObjectError, Store
+from tachoscope_core.storage.compacted import all_segments, segments_left
+from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 from tachoscope_show.text.safe_text import safe
 
 _PIPE_WIDTH = 10_000
@@ -70,7 +71,7 @@ def verify_checkpoints(
         TachoscopeError: there is nothing to verify.
     """
     opened = Store(store_url(store))
-    if job is not None and not any(True for _ in opened.segments(job)):
+    if job is not None and not all_segments(opened, job):
         raise TachoscopeError(f"store {opened.url} has no records of job {job!r}", fix="tachoscope store ls")
     if checkpoints:
         paths = list(dict.fromkeys(map(os.path.realpath, checkpoints)))
@@ -154,7 +155,9 @@ def _known(store: Store, job: str) -> list[Candidate]:
 
 
 def _lines(store: Store, job: str) -> Iterator[bytes]:
-    for segment in store.segments(job):
+    segments, _, sets = segments_left(store, job)
+    segments += [StoredSegment(path, "", "", 0, 0) for one in sets for path in one.line_paths]
+    for segment in segments:
         try:
             yield from io.BytesIO(store.read(segment))
         except BrokenObjectError as error:

@@ -166,9 +166,48 @@ class Drills(msgspec.Struct, frozen=True, kw_only=True):
     drills: list[Drill]
 
 
+class CompactedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of which records were compacted."""
+
+    job: Annotated[str, Meta(description="Its name.")]
+    segments: Annotated[int, Meta(description="Objects of JSON lines that were replaced.")]
+    sets: Annotated[int, Meta(description="Sets of Parquet that replace them.")]
+    json_bytes: Annotated[int, Meta(description="Of the JSON lines, not compressed.")]
+    stored_bytes: Annotated[int, Meta(description="Of all objects of the sets.")]
+
+
+class Compaction(msgspec.Struct, frozen=True, kw_only=True):
+    """`tachoscope store compact`."""
+
+    schema: Annotated[int, Meta(description="1.")] = 1
+    store: Annotated[str, Meta(description="URL or directory of the store, without secrets.")]
+    jobs: list[CompactedJob]
+
+
+class RemovedThing(msgspec.Struct, frozen=True, kw_only=True):
+    """What was removed, or would be."""
+
+    what: Annotated[str, Meta(description="`records`, `metrics`, `traces` or `nodes`.")]
+    name: Annotated[str, Meta(description="Of the job, day, recording (`JOB/RECORDING`) or node.")]
+    last_written_unix_seconds: Annotated[float, Meta(description="When something of it was last written.")]
+    bytes: Annotated[int, Meta(description="Of its objects.")]
+    objects: Annotated[int, Meta(description="How many objects it was.")]
+
+
+class Pruning(msgspec.Struct, frozen=True, kw_only=True):
+    """`tachoscope store prune`."""
+
+    schema: Annotated[int, Meta(description="1.")] = 1
+    store: Annotated[str, Meta(description="URL or directory of the store, without secrets.")]
+    dry_run: Annotated[bool, Meta(description="Nothing was removed.")]
+    removed: list[RemovedThing]
+
+
 ANSWERS: Mapping[str, type[msgspec.Struct]] = {
     "doctor": Examined,
     "store ls": StoreListing,
+    "store compact": Compaction,
+    "store prune": Pruning,
     "slo check": SloChecked,
     "dashboards check": BoardsChecked,
     "drill": DrillResult,

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tachoscope_core.records.records import TraceCaptured, encode
+from tachoscope_core.storage.compacted import last_attempt
 from tachoscope_core.storage.store import Store
 from tachoscope_core.storage.traces import StoredTrace, recording_name
 
@@ -54,7 +55,7 @@ def keep(store: Store, job: str, folder: Path, steps: int, console: Console) -> 
 
 
 def _note(store: Store, job: str, written: list[StoredTrace], steps: int) -> None:
-    writer, attempt, host = str(uuid.uuid4()), max(store.last_attempt(job), 0), next(store.segments(job)).host
+    writer, attempt, host = str(uuid.uuid4()), max(last_attempt(store, job), 0), next(store.segments(job)).host
     first, last = slowed(steps)
     lines = b"".join(
         encode(

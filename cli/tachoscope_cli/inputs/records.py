@@ -11,6 +11,7 @@ from tachoscope_core.report.report import Report
 from tachoscope_core.report.report import load as load_report
 from tachoscope_core.servers import recording as serving_recording
 from tachoscope_core.storage import spool
+from tachoscope_core.storage.compacted import all_segments
 from tachoscope_core.storage.store import Store
 
 _NEWEST = 3
@@ -121,7 +122,7 @@ def _look_into_spool(store: Store, job: str) -> None:
     """Raise an error that says how to judge a job that the store lacks while the spool has records of it, not shipped yet."""
     root = spool.default_root()
     try:
-        if any(True for _ in store.segments(job)):
+        if all_segments(store, job):
             return
         load.from_spool([root], job=job)
     except (TachoscopeError, OSError):

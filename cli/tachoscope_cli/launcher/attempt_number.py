@@ -11,6 +11,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from tachoscope_core.records import records
+from tachoscope_core.storage.compacted import last_attempt
 from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment, host_folder
 
 JOIN_SECONDS = 600.0
@@ -32,7 +33,7 @@ def number(store: Store, job: str, *, host: str, joins: bool, now: float) -> int
         TachoscopeError: the store cannot be read.
     """
     segments = list(store.segments(job))
-    following = max((segment.attempt for segment in segments), default=-1) + 1
+    following = last_attempt(store, job) + 1
     launchers = _launchers(store, segments) if joins and segments else []
     if not launchers:
         return following

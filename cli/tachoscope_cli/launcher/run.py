@@ -29,6 +29,7 @@ from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.owner import of_this_process
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
+from tachoscope_core.storage.compacted import all_segments, last_attempt
 from tachoscope_core.storage.store import Store, default_url
 
 BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
@@ -266,7 +267,7 @@ def _after_those_alive(attempt: int, root: Path, job: str, *, joins: bool) -> in
 
 def _restarted(store: Store, job: str) -> bool:
     try:
-        return store.last_attempt(job) > 0
+        return last_attempt(store, job) > 0
     except TachoscopeError:
         return False
 
@@ -274,7 +275,7 @@ def _restarted(store: Store, job: str) -> bool:
 def _stored_any(store: Store, job: str, attempt: int, launcher: str) -> bool:
     """Return whether the store has records of this attempt, or of its restarts, beside the launcher's."""
     try:
-        return any(segment.attempt >= attempt and segment.writer != launcher for segment in store.segments(job))
+        return any(segment.attempt >= attempt and segment.writer != launcher for segment in all_segments(store, job))
     except TachoscopeError:
         return True  # not known: then nothing is said about it
 

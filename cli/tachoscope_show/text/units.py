@@ -41,6 +41,22 @@ def seconds_of(text: str) -> float:
     return float(match[1]) * _UNITS[unit]
 
 
+_BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_BYTES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def bytes_of(text: str) -> int:
+    """Return the bytes of a size such as `20GB`, `512 MiB` or `1000`.
+
+    Raises:
+        TachoscopeError: it is none.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in _BYTES:
+        raise TachoscopeError(f"{text!r} is not a size", fix="write 20GB or 512MiB")
+    return round(float(match[1]) * _BYTES[match[2]])
+
+
 def moment_of(text: str) -> float:
     """Return the Unix seconds of a moment as `2026-03-01T14:30`, here if it names no zone, or as Unix seconds.
 

@@ -18,7 +18,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,7 +71,7 @@ def check_url(url: str) -> None:
         raise TachoscopeError(f"could not open store {url!r}: {error}", fix=fix) from None
 
 
-def _unpacked(data: bytes) -> bytes:
+def unpacked(data: bytes) -> bytes:
     """Return what an object of gzip holds.
 
     Raises:
@@ -97,6 +97,15 @@ def written_time(entry: dict[str, Any]) -> float:
     """Return when an object was written, in Unix seconds, as a file system of fsspec lists it."""
     time = entry.get("mtime") or entry.get("LastModified") or 0.0
     return time.timestamp() if isinstance(time, datetime) else float(time)
+
+
+_COMPACTED_NAME = re.compile(r"/compacted/date=[^/]*/(\d{1,12})_[^/]*")
+
+
+def _written_time(path: str, entry: dict[str, Any]) -> float:
+    """Return when what an object holds was written: compacted records have in their name when the last of them was."""
+    match = _COMPACTED_NAME.search(path)
+    return float(match[1]) if match else written_time(entry)
 
 
 def _day(time: float) -> str:
@@ -142,6 +151,10 @@ def _is_trusted(uid: int) -> bool:
 
 class BrokenObjectError(TachoscopeError):
     """An object cannot be read as what it should be."""
+
+
+class GoneObjectError(TachoscopeError):
+    """An object that was listed is not there any more: it was compacted, or removed, meanwhile."""
 
 
 class OtherContentError(TachoscopeError):
@@ -204,11 +217,11 @@ class Store:
         except Exception as error:
             raise TachoscopeError(f"could not list {path} in store {self.url}: {error}") from None
         left_out = (f"{path}/traces/", f"{path}/requests/")
-        others = {name: entry for name, entry in entries.items() if not name.startswith(left_out)}
+        others = {name: _written_time(name, entry) for name, entry in entries.items() if not name.startswith(left_out)}
         if entries and not others:
             return None
-        own = [entry for name, entry in others.items() if not name.startswith(f"{path}/reports/")] or list(others.values())
-        return max(map(written_time, own), default=0.0)
+        own = [time for name, time in others.items() if not name.startswith(f"{path}/reports/")] or list(others.values())
+        return max(own, default=0.0)
 
     def segments(self, job: str) -> Iterator[StoredSegment]:
         """Yield the record objects of a job, in the order of their keys."""
@@ -272,7 +285,7 @@ class Store:
             uid, document = 0, contents.get(path, b"")
             try:
                 uid, document = self._fs.with_owner(path) if self.local else (0, document)
-                document = str(document) if isinstance(document, Exception) else _unpacked(document)
+                document = str(document) if isinstance(document, Exception) else unpacked(document)
             except (OSError, ValueError) as error:
                 document = str(error)
             if isinstance(document, str):
@@ -283,14 +296,17 @@ class Store:
         """Return the JSON lines of an object.
 
         Raises:
+            GoneObjectError: it is not there any more.
             BrokenObjectError: it is cut short, not gzip, or larger than any that tachoscope writes.
         """
         try:
             data: bytes = self._fs.cat_file(segment.path)
+        except FileNotFoundError:
+            raise GoneObjectError(f"{segment.path} in store {self.url} is not there any more") from None
         except Exception as error:
             raise TachoscopeError(f"could not read {segment.path} in store {self.url}: {error}") from None
         try:
-            return _unpacked(data)
+            return unpacked(data)
         except ValueError as error:
             raise BrokenObjectError(f"could not read {segment.path} in store {self.url}: it is {error}", fix="remove it") from None
 
@@ -312,7 +328,7 @@ class Store:
     def _content(self, path: str) -> bytes | None:
         """Return what an object of records holds; None: there is no whole one, or it cannot be read, as by who may only write."""
         try:
-            return _unpacked(self._fs.cat_file(path))
+            return unpacked(self._fs.cat_file(path))
         except Exception:
             return None
 
@@ -372,7 +388,7 @@ class Store:
         try:
             paths = sorted(path for path in self._fs.find(root) if path.endswith(".json.gz"))
             for path in paths:
-                yield path, _unpacked(self._fs.cat_file(path))
+                yield path, unpacked(self._fs.cat_file(path))
         except Exception as error:
             raise TachoscopeError(f"could not read {root} in store {self.url}: {error}") from None
 
@@ -389,6 +405,24 @@ class Store:
         """Write a report of a job in place of an older one of the name; return its path."""
         return self._put_bytes(f"jobs/{check_job_name(job)}/reports/{name}.json", document)
 
+    def write_compacted(self, job: str, name: str, data: bytes) -> str:
+        """Write an object of compacted records, see `compacted`; return its path."""
+        return self._put_bytes(f"jobs/{check_job_name(job)}/compacted/{name}", data)
+
+    def write_hold(self, job: str, document: bytes) -> str:
+        """Write why a job is kept, see `retention`; return its path."""
+        return self._put_bytes(f"jobs/{check_job_name(job)}/hold.json", document)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove objects; one that is gone already is as it should be."""
+        for path in paths:
+            try:
+                self._fs.rm_file(path)
+            except FileNotFoundError:
+                continue
+            except Exception as error:
+                raise TachoscopeError(f"could not remove {path} in store {self.url}: {error}") from None
+
     def _put(self, key: str, lines: bytes) -> str:
         return self._put_bytes(key, gzip.compress(lines, compresslevel=1, mtime=0))
 
@@ -404,10 +438,6 @@ class Store:
                 f"could not write {path} in store {self.url}: {reason}", fix="free space, or choose another with --store"
             ) from None
         return path
-
-    def last_attempt(self, job: str) -> int:
-        """Return the highest attempt of a job that the store knows, or -1."""
-        return max((segment.attempt for segment in self.segments(job)), default=-1)
 
     def _protocols(self) -> tuple[str, ...]:
         protocol: Any = self._fs.protocol

@@ -76,6 +76,15 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
         finally:
             os.close(at)
 
+    def rm_file(self, path: str) -> None:
+        """Remove a file."""
+        folder, name = os.path.split(self._strip_protocol(path))
+        at = self._folder(folder)
+        try:
+            os.unlink(name, dir_fd=at)
+        finally:
+            os.close(at)
+
     def makedirs(self, path: str, exist_ok: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002  # fsspec's own; a folder that is there is right
         """Make a folder and those above it."""
         os.close(self._folder(self._strip_protocol(path), make=True))

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.storage.compacted import last_attempt
 from tachoscope_core.storage.store import Store
 
 WRITER = "01234567-89ab-4cde-8f01-23456789abcd"
@@ -22,7 +23,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
     assert [store.read(segment) for segment in segments] == [b"one\n", b"two\n"]
     assert [(s.host, s.writer, s.attempt, s.offset) for s in segments] == [("node_1", WRITER, 0, 0), ("node_1", WRITER, 2, 7)]
-    assert store.last_attempt("job") == 2
+    assert last_attempt(store, "job") == 2
     assert store.jobs() == ["job"]
 
 

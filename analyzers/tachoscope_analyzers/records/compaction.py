@@ -1,0 +1,248 @@
+"""Compaction: the record objects of a job's past days become a few objects of columns, see `tachoscope_core.storage.compacted`.
+
+Nothing is lost and nothing is there twice, whenever it is killed: objects of columns are written first, then the list that makes
+them count, and only then what the list names is removed. A line that columns cannot hold exactly stays as the line that it is.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tachoscope_analyzers.records.load import MEASURED
+from tachoscope_analyzers.records.step_parquet import StepWriter
+from tachoscope_analyzers.records.step_table import StepTable, has_columns_for
+from tachoscope_core.records import records
+from tachoscope_core.storage.compacted import CompactedList, CompactedWriter, segments_left, stray_objects
+from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment, written_time
+
+AT_REST_SECONDS = 3600.0
+"""A job that wrote nothing for so long is at rest; a day is over so long after its end: agents may ship late."""
+MOST_STEPS = 4_000_000
+"""Of a compacted set, which is made in memory: about 150 MB of columns."""
+_GROUP_BYTES = 32 << 20
+"""Of JSON lines that are sorted at a time: a row group."""
+_LINE_OBJECT_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction of a job did: segments replaced, sets made, bytes of JSON lines before, and bytes stored after."""
+
+    segments: int = 0
+    sets: int = 0
+    json_bytes: int = 0
+    stored_bytes: int = 0
+    broken: tuple[str, ...] = ()
+
+
+def compact_job(store: Store, job: str, *, now: float, at_rest_seconds: float = AT_REST_SECONDS) -> Compacted:
+    """Compact a job's days that are over, or all of a job at rest. May be killed, and run again, at any time.
+
+    Args:
+        now: Unix seconds.
+
+    Raises:
+        TachoscopeError: the store cannot be read or written.
+    """
+    store.remove(stray_objects(store, job, before=now - at_rest_seconds))
+    left, replaced, _ = segments_left(store, job)
+    store.remove(segment.path for segment in replaced)
+    written = _written(store, left)
+    resting = not written or max(written.values()) < now - at_rest_seconds
+    last_day = datetime.fromtimestamp(now - at_rest_seconds, UTC).date() - timedelta(days=1)
+    by_day: dict[str, list[StoredSegment]] = defaultdict(list)
+    for segment in left:
+        day = _day_of(segment)
+        if resting or date.fromisoformat(day) <= last_day:
+            by_day[day].append(segment)
+    found = Compacted()
+    for day, segments in sorted(by_day.items()):
+        segments.sort(key=lambda segment: (written[segment.path], segment.path))
+        found = _sum(found, _compact_day(store, job, day, segments, written))
+    return found
+
+
+def _written(store: Store, segments: Sequence[StoredSegment]) -> dict[str, float]:
+    """Return when segments were written, by path."""
+    folders = {segment.path.rpartition("/")[0] for segment in segments}
+    return {path: written_time(entry) for folder in folders for path, entry in store.files.find(folder, detail=True).items()}
+
+
+def _day_of(segment: StoredSegment) -> str:
+    return next(part[5:] for part in segment.path.split("/") if part.startswith("date="))
+
+
+def _sum(one: Compacted, other: Compacted) -> Compacted:
+    return Compacted(
+        one.segments + other.segments,
+        one.sets + other.sets,
+        one.json_bytes + other.json_bytes,
+        one.stored_bytes + other.stored_bytes,
+        one.broken + other.broken,
+    )
+
+
+def _compact_day(store: Store, job: str, day: str, segments: Sequence[StoredSegment], written: dict[str, float]) -> Compacted:
+    found = Compacted()
+    making = _SetInMaking()
+    for segment in segments:
+        try:
+            making.add(job, segment, store.read(segment), written[segment.path])
+        except BrokenObjectError as error:
+            found = _sum(found, Compacted(broken=(str(error),)))
+        except GoneObjectError:  # another compaction was faster
+            continue
+        if making.steps >= MOST_STEPS:
+            found = _sum(found, making.write(store, job, day))
+            making = _SetInMaking()
+    return _sum(found, making.write(store, job, day)) if making.segments else found
+
+
+@dataclass(slots=True, eq=False)
+class _SetInMaking:
+    segments: list[StoredSegment] = field(default_factory=list)
+    steps: int = 0
+    _written: float = 0.0
+    _times: list[float] = field(default_factory=list)
+    _json_bytes: int = 0
+    _step_file: StepWriter | None = None
+    _rows: list[records.StepDone] = field(default_factory=list)
+    _row_bytes: int = 0
+    _measured: list[tuple[float, bytes]] = field(default_factory=list)
+    _measured_count: int = 0
+    _measured_file: _LineWriter = field(default_factory=lambda: _LineWriter())
+    _others: list[bytes] = field(default_factory=list)
+
+    def add(self, job: str, segment: StoredSegment, content: bytes, written: float) -> None:
+        for line in io.BytesIO(content):
+            self._add_line(job, line)
+        self.segments.append(segment)
+        self._written = max(self._written, written)
+        self._json_bytes += len(content)
+        self._row_bytes += len(content)
+        if self._row_bytes >= _GROUP_BYTES:
+            self._end_group()
+
+    def _add_line(self, job: str, line: bytes) -> None:
+        try:
+            record = records.decode(line)
+        except (records.UnknownKindError, records.MalformedRecordError):
+            self._others.append(line)
+            return
+        self._times.append(record.time)
+        if len(self._times) > 2:
+            self._times = [min(self._times), max(self._times)]
+        if (
+            isinstance(record, records.StepDone)
+            and record.job == job
+            and has_columns_for(record)
+            and records.encode(record) == line
+        ):
+            self._rows.append(record)
+            self.steps += 1
+        elif line.startswith(MEASURED) and line.endswith(b"\n"):
+            self._measured.append((record.time, line))
+        else:
+            self._others.append(line)
+
+    def _end_group(self) -> None:
+        """Write what was added since the last group as row groups."""
+        steps = StepTable.of(self._rows)
+        self._rows, self._row_bytes = [], 0
+        if len(steps):
+            self._step_file = self._step_file or StepWriter(steps)
+            stored = self._step_file.exactly_stored(steps)
+            steps, inexact = (steps, []) if stored.all() else (steps.take(stored), list(steps.take(~stored)))
+            self.steps -= len(inexact)
+            self._measured += [(row.time, records.encode(row)) for row in inexact]
+            order = np.lexsort((steps.column("seq"), steps.writer_ranks()))
+            self._step_file.add(steps.take(order))
+        self._measured_file.add(self._measured)
+        self._measured_count += len(self._measured)
+        self._measured = []
+
+    def write(self, store: Store, job: str, day: str) -> Compacted:
+        """Write the set, and remove what it replaces."""
+        self._end_group()
+        writers: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+        for segment in self.segments:
+            writers[segment.host, segment.writer, segment.attempt].append(segment.offset)
+        replaced = [CompactedWriter(*key, sorted(offsets)) for key, offsets in sorted(writers.items())]
+        digest = hashlib.sha256(msgspec.json.encode(replaced)).hexdigest()[:16]
+        name = f"date={day}/{int(self._written):010d}_{digest}"
+        objects = {f"{name}.steps.parquet": self._step_file.end() if self._step_file and self.steps else b""}
+        objects[f"{name}.measured.parquet"] = self._measured_file.end() if self._measured_count else b""
+        lines = list(_line_objects(self._others))
+        objects |= {f"{name}-{number}.jsonl.gz": _packed(content) for number, content in enumerate(lines)}
+        holds = CompactedList(
+            steps=self.steps,
+            measured=self._measured_count,
+            line_objects=len(lines),
+            begin=min(self._times, default=0.0),
+            end=max(self._times, default=0.0),
+            written=self._written,
+            json_bytes=self._json_bytes,
+            writers=replaced,
+        )
+        objects[f"{name}.json.gz"] = _packed(msgspec.json.encode(holds))  # last: from now on the set counts
+        objects = {key: data for key, data in objects.items() if data}
+        for key, data in objects.items():
+            store.write_compacted(job, key, data)
+        store.remove(segment.path for segment in self.segments)
+        return Compacted(len(self.segments), 1, self._json_bytes, sum(map(len, objects.values())))
+
+
+class _LineWriter:
+    """Writes lines with their times into a Parquet file in memory."""
+
+    def __init__(self) -> None:
+        self._sink = io.BytesIO()
+        self._file: Any = None
+
+    def add(self, rows: Sequence[tuple[float, bytes]]) -> None:
+        """Write a row group: lines of one kind and writer beside each other."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if not rows:
+            return
+        schema = pa.schema([("time", pa.float64()), ("line", pa.binary())])
+        self._file = self._file or pq.ParquetWriter(
+            self._sink, schema, compression="zstd", compression_level=9, use_dictionary=False, version="2.6"
+        )
+        rows = sorted(rows, key=lambda row: (row[1][: row[1].find(b'"seq"')], row[0]))
+        table = pa.table([[time for time, _ in rows], [line for _, line in rows]], schema=schema)
+        self._file.write_table(table, row_group_size=len(rows))
+
+    def end(self) -> bytes:
+        """Return the file."""
+        self._file.close()
+        return self._sink.getvalue()
+
+
+def _line_objects(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines as objects of bounded size; one that was cut ends its object, or the next one would be part of it."""
+    parts: list[bytes] = []
+    size = 0
+    for line in lines:
+        parts.append(line)
+        size += len(line)
+        if size >= _LINE_OBJECT_BYTES or not line.endswith(b"\n"):
+            yield b"".join(parts)
+            parts, size = [], 0
+    if parts:
+        yield b"".join(parts)
+
+
+def _packed(content: bytes) -> bytes:
+    return gzip.compress(content, compresslevel=6, mtime=0)

@@ -1,0 +1,152 @@
+"""Steps as Parquet: a column for each field and each part of a step, seconds as whole nanoseconds where they are such.
+
+A probe reads clocks of nanoseconds, and integers pack far better than what they are as fractions of seconds. Which columns are
+integers, the first rows of a file decide; `exactly_stored` says which later rows it can hold.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tachoscope_analyzers.records.step_table import COLUMNS, PART_COLUMNS, Array, StepTable
+
+_SECONDS = ("wall_seconds", *PART_COLUMNS)
+_NAMES = ("writer", "host")
+_JOB = b"tachoscope_job"
+_MOST_NANOSECONDS = 1 << 53
+
+
+def whole_nanoseconds(seconds: Array) -> npt.NDArray[np.bool_]:
+    """Return which values, in seconds, are exactly that many nanoseconds; NaN, which stands for no value, is."""
+    rounded = np.rint(seconds * 1e9)
+    return np.asarray(np.isnan(seconds) | ((rounded / 1e9 == seconds) & (rounded <= _MOST_NANOSECONDS)))
+
+
+class StepWriter:
+    """Writes steps of one job into a Parquet file in memory, a row group for each table that is added."""
+
+    def __init__(self, first: StepTable) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._integers = {name for name in _SECONDS if whole_nanoseconds(first.column(name)).all()}
+        types = {np.int32: pa.int32(), np.int64: pa.int64(), np.float64: pa.float64()}
+        fields = [
+            (name, pa.dictionary(pa.int32(), pa.string()))
+            if name in _NAMES
+            else (self._stored_name(name), pa.int64() if name in self._integers else types[type_])
+            for name, type_ in COLUMNS.items()
+        ]
+        self._schema = pa.schema(fields).with_metadata({_JOB: first.job.encode()})
+        floats = [name for name, type_ in fields if type_ == pa.float64()]
+        integers = [name for name, type_ in fields if type_ in {pa.int32(), pa.int64()}]
+        encodings = dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | dict.fromkeys(integers, "DELTA_BINARY_PACKED")
+        self._sink = io.BytesIO()
+        self._file = pq.ParquetWriter(
+            self._sink, self._schema, compression="zstd", use_dictionary=list(_NAMES), column_encoding=encodings, version="2.6"
+        )
+
+    def exactly_stored(self, steps: StepTable) -> npt.NDArray[np.bool_]:
+        """Return which steps come out of the file as they went in."""
+        kept = np.ones(len(steps), dtype=bool)
+        for name in self._integers:
+            kept &= whole_nanoseconds(steps.column(name))
+        return kept
+
+    def add(self, steps: StepTable) -> None:
+        """Write a row group of steps that are stored exactly."""
+        import pyarrow as pa
+
+        arrays = [self._array(steps, name) for name in COLUMNS]
+        self._file.write_table(pa.Table.from_arrays(arrays, schema=self._schema), row_group_size=max(len(steps), 1))
+
+    def end(self) -> bytes:
+        """Return the file."""
+        self._file.close()
+        return self._sink.getvalue()
+
+    def _stored_name(self, name: str) -> str:
+        return f"{name.removesuffix('_seconds')}_nanoseconds" if name in self._integers else name
+
+    def _array(self, steps: StepTable, name: str) -> Any:
+        import pyarrow as pa
+
+        values = steps.column(name)
+        if name in _NAMES:
+            known = {"writer": steps.writers, "host": steps.hosts}[name]
+            return pa.DictionaryArray.from_arrays(pa.array(values, pa.int32()), pa.array(known, pa.string()))
+        if name not in PART_COLUMNS and name not in self._integers:
+            return pa.array(values)
+        absent = np.isnan(values)
+        if name in self._integers:
+            values = np.rint(np.nan_to_num(values) * 1e9).astype(np.int64)
+        return pa.array(values, mask=absent)
+
+
+def read_steps(file: Any, *, start: float | None = None, end: float | None = None) -> Iterator[StepTable]:
+    """Yield the steps of a file, a row group at a time, without row groups that ended outside of a window in Unix seconds.
+
+    Raises:
+        ValueError: it is not such a file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        source = pq.ParquetFile(file)
+        job = (source.schema_arrow.metadata or {})[_JOB].decode()
+        for number in row_groups_within(source.metadata, start, end):
+            yield _table(job, source.read_row_group(number))
+    except (pa.ArrowException, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a Parquet file of steps ({error})") from None
+
+
+def read_lines(file: Any, *, start: float | None = None, end: float | None = None) -> Iterator[bytes]:
+    """Yield the JSON lines of a file of measurements, a row group at a time; see `read_steps`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        source = pq.ParquetFile(file)
+        for number in row_groups_within(source.metadata, start, end):
+            yield b"".join(source.read_row_group(number, columns=["line"]).column("line").to_pylist())
+    except (pa.ArrowException, KeyError) as error:
+        raise ValueError(f"not a Parquet file of lines ({error})") from None
+
+
+def row_groups_within(metadata: Any, start: float | None, end: float | None) -> list[int]:
+    """Return the row groups of a Parquet file that may hold rows of a window, by what it says of its column `time`."""
+    place = metadata.schema.names.index("time")
+    found = []
+    for number in range(metadata.num_row_groups):
+        times = metadata.row_group(number).column(place).statistics
+        outside = (
+            times is not None
+            and times.has_min_max
+            and ((start is not None and times.max < start) or (end is not None and times.min > end))
+        )
+        if not outside:
+            found.append(number)
+    return found
+
+
+def _table(job: str, rows: Any) -> StepTable:
+    columns: dict[str, Array] = {}
+    names: dict[str, tuple[str, ...]] = {}
+    for name, type_ in COLUMNS.items():
+        nanoseconds = f"{name.removesuffix('_seconds')}_nanoseconds"
+        if name in _NAMES:
+            column = rows.column(name).unify_dictionaries().combine_chunks()
+            columns[name], names[name] = column.indices.to_numpy().astype(type_), tuple(column.dictionary.to_pylist())
+        elif name in _SECONDS and nanoseconds in rows.column_names:
+            column = rows.column(nanoseconds)
+            if column.null_count < len(column):
+                columns[name] = column.to_numpy() / 1e9  # of nulls pyarrow makes NaN
+        elif name not in PART_COLUMNS or rows.column(name).null_count < len(rows):
+            columns[name] = rows.column(name).to_numpy().astype(type_)
+    return StepTable(job, names["writer"], names["host"], columns)

@@ -1,0 +1,161 @@
+"""`tachoscope store compact`, `prune` and `hold`: the store made small, and kept so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from tachoscope_cli.common import answers
+from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis, print_notice, store_url
+from tachoscope_cli.common.output import console, write_json
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.redaction import redact
+from tachoscope_show.text.units import bytes_of, counted, seconds_of, size
+
+if TYPE_CHECKING:
+    from tachoscope_core.storage.retention import Disposable
+    from tachoscope_core.storage.store import Store
+
+COMPACT_EXAMPLES = "Examples: `tachoscope store compact`, `tachoscope store compact llama-7b --at-rest 10m`"
+PRUNE_EXAMPLES = (
+    "Examples: `tachoscope store prune --records 90d --metrics 30d --traces 20GB --dry-run`, then the same without `--dry-run`"
+)
+HOLD_EXAMPLES = "Examples: `tachoscope store hold llama-7b --reason 'baseline of 2026'`, `tachoscope store hold llama-7b --release`"
+
+
+def compact(
+    jobs: Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Only these jobs. Default: all of the store.")] = None,
+    store: StoreOption = None,
+    at_rest: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="A job that wrote nothing for so long is compacted up to its end, others up to yesterday."
+        ),
+    ] = "1h",
+    format_: JsonOption = TEXT,
+) -> None:
+    """Turn the records of past days into Parquet: a few objects in place of thousands, read several times as fast.
+
+    Reports stay the same. May run beside agents and readers, may be killed, and goes on when it is run again.
+    """
+    needs_analysis()
+    from tachoscope_analyzers.records.compaction import compact_job
+    from tachoscope_core.storage.store import Store
+
+    opened, seconds = Store(store_url(store)), seconds_of(at_rest)
+    known = opened.jobs()
+    if unknown := sorted({*(jobs or ())} - {*known}):
+        raise TachoscopeError(f"store {opened.url} has no records of job {unknown[0]!r}", fix="tachoscope store ls")
+    found = []
+    err = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        for job in bar.track(jobs or known, description="compacting jobs"):
+            done = compact_job(opened, job, now=time.time(), at_rest_seconds=seconds)
+            for fault in done.broken:
+                print_notice(f"left as it is: {fault}")
+            if done.sets:
+                sizes = {"json_bytes": done.json_bytes, "stored_bytes": done.stored_bytes}
+                found.append(answers.CompactedJob(job=job, segments=done.segments, sets=done.sets, **sizes))
+    if format_.value == "json":
+        write_json(answers.Compaction(store=redact(opened.url), jobs=found))
+    elif not found:
+        console().print("nothing to compact: no day of a job is over that is not compacted already")
+    else:
+        table = Table("job", "segments", "as JSON lines", "as Parquet", box=None, padding=(0, 2, 0, 0))
+        for one in found:
+            table.add_row(one.job, f"{one.segments:,}", size(one.json_bytes), size(one.stored_bytes))
+        console().print(table)
+
+
+def prune(
+    records: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Remove jobs that wrote nothing for so long, but not their traces.")
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Remove metric samples of days that ended so long ago.")
+    ] = None,
+    traces: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Remove the oldest profiler traces beyond so many bytes.")
+    ] = None,
+    nodes: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Remove the status of nodes whose agents wrote nothing for so long.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,  # noqa: FBT002
+    store: StoreOption = None,
+    format_: JsonOption = TEXT,
+) -> None:
+    """Remove what is older, or more, than it should be. Jobs that are held (`tachoscope store hold`) stay, and so do their traces.
+
+    Records go by whole jobs: a job that still runs keeps all of its records.
+    """
+    from tachoscope_core.storage import retention
+    from tachoscope_core.storage.store import Store
+
+    if not (records or metrics or traces or nodes):
+        raise TachoscopeError(
+            "nothing to remove was named", fix="give --records, --metrics, --traces or --nodes; first with --dry-run"
+        )
+    opened = Store(store_url(store))
+    found = list(_disposable(opened, records, metrics, traces, nodes))
+    if not dry_run:
+        retention.remove(opened, found)
+    if format_.value == "json":
+        things = [_removed(one) for one in found]
+        write_json(answers.Pruning(store=redact(opened.url), dry_run=dry_run, removed=things))
+        return
+    table = Table("what", "name", "objects", "bytes", box=None, padding=(0, 2, 0, 0))
+    for one in found:
+        table.add_row(one.what, one.name, f"{len(one.paths):,}", size(one.bytes))
+    if found:
+        console().print(table)
+    total = size(sum(one.bytes for one in found))
+    objects = counted(sum(len(one.paths) for one in found), "object")
+    console().print(f"would remove {objects}, {total} (--dry-run)" if dry_run else f"removed {objects}, {total}")
+
+
+def _disposable(
+    store: Store, records: str | None, metrics: str | None, traces: str | None, nodes: str | None
+) -> Iterator[Disposable]:
+    from tachoscope_core.storage import retention
+
+    now = time.time()
+    if records:
+        yield from retention.old_records(store, before=now - seconds_of(records))
+    if metrics:
+        yield from retention.old_samples(store, before=now - seconds_of(metrics))
+    if traces:
+        yield from retention.oldest_traces(store, most_bytes=bytes_of(traces))
+    if nodes:
+        yield from retention.gone_nodes(store, before=now - seconds_of(nodes))
+
+
+def _removed(one: Disposable) -> answers.RemovedThing:
+    return answers.RemovedThing(
+        what=one.what, name=one.name, last_written_unix_seconds=one.last, bytes=one.bytes, objects=len(one.paths)
+    )
+
+
+def hold(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
+    reason: Annotated[str, typer.Option(help="Why, for who asks later.")] = "",
+    release: Annotated[bool, typer.Option("--release", help="Let it go again.")] = False,  # noqa: FBT002
+    store: StoreOption = None,
+) -> None:
+    """Keep a job, with its traces, from being removed by `tachoscope store prune`."""
+    from tachoscope_core.storage import retention
+    from tachoscope_core.storage.store import Store
+
+    opened = Store(store_url(store))
+    if release:
+        retention.release(opened, job)
+        console().print(f"job {job} is not held any more")
+    else:
+        retention.hold(opened, job, reason, time.time())
+        console().print(f"job {job} is held: tachoscope store prune leaves it")

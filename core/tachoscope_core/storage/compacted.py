@@ -1,0 +1,148 @@
+"""Compacted records: those of a job and day in a few objects, in place of the thousands of segments that agents shipped.
+
+`jobs/<job>/compacted/date=<day>/<id>.json.gz` says which segments a compacted set replaces. Beside it lie `<id>.steps.parquet`, the
+steps in columns; `<id>.measured.parquet`, other measurements as their JSON lines; and `<id>-<number>.jsonl.gz`, all other records.
+The list is written last: objects without one are of a compaction that did not end, and nobody reads them. A segment that a list
+names is not read any more, so it does not matter when it is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.storage.store import Store, StoredSegment, unpacked, written_time
+
+_LIST = ".json.gz"
+
+
+class CompactedWriter(msgspec.Struct, frozen=True):
+    """Segments of one writer and attempt that a set replaces, by their offsets."""
+
+    host: str
+    writer: str
+    attempt: int
+    offsets: list[int]
+
+
+class CompactedList(msgspec.Struct, frozen=True):
+    """What a compacted set holds.
+
+    Attributes:
+        steps, measured: rows of its Parquet objects; 0: there is no such object. line_objects: how many objects of lines it has.
+        begin, end: Unix seconds of its first and last record. written: when the last of its segments was written.
+        json_bytes: of the lines that the segments held.
+    """
+
+    steps: int
+    measured: int
+    line_objects: int
+    begin: float
+    end: float
+    written: float
+    json_bytes: int
+    writers: list[CompactedWriter]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedSet:
+    """A compacted set of a job: where it lies, without the suffixes of its objects, and what it holds."""
+
+    path: str
+    holds: CompactedList
+
+    @property
+    def steps_path(self) -> str:
+        """The object of steps."""
+        return f"{self.path}.steps.parquet"
+
+    @property
+    def measured_path(self) -> str:
+        """The object of other measurements."""
+        return f"{self.path}.measured.parquet"
+
+    @property
+    def line_paths(self) -> list[str]:
+        """The objects of all other records."""
+        return [f"{self.path}-{number}.jsonl.gz" for number in range(self.holds.line_objects)]
+
+    @property
+    def list_path(self) -> str:
+        """The object that says what the set holds."""
+        return self.path + _LIST
+
+    def replaced(self) -> Iterable[tuple[str, int, int]]:
+        """Yield writer, attempt and offset of each segment that the set replaces."""
+        return ((one.writer, one.attempt, offset) for one in self.holds.writers for offset in one.offsets)
+
+
+def compacted_sets(store: Store, job: str) -> list[CompactedSet]:
+    """Return the compacted sets of a job, the oldest first.
+
+    Raises:
+        TachoscopeError: the store cannot be read, or a list is broken.
+    """
+    root = f"{store.root}/jobs/{job}/compacted"
+    try:
+        paths = sorted(path for path in store.files.find(root) if path.endswith(_LIST))
+    except Exception as error:  # each object store has its own
+        raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
+    return [CompactedSet(path.removesuffix(_LIST), _list(store, path)) for path in paths]
+
+
+def _list(store: Store, path: str) -> CompactedList:
+    try:
+        return msgspec.json.decode(unpacked(store.files.cat_file(path)), type=CompactedList)
+    except Exception as error:
+        raise TachoscopeError(f"could not read {path} in store {store.url}: {error}") from None
+
+
+def segments_left(store: Store, job: str) -> tuple[list[StoredSegment], list[StoredSegment], list[CompactedSet]]:
+    """Return the segments that no compacted set replaces, those that one does and that are not removed yet, and the sets.
+
+    Segments are listed before sets: one that is removed meanwhile is in a set then.
+    """
+    segments = list(store.segments(job))
+    sets = compacted_sets(store, job)
+    replaced = {key for one in sets for key in one.replaced()}
+    left: tuple[list[StoredSegment], list[StoredSegment]] = ([], [])
+    for segment in segments:
+        left[(segment.writer, segment.attempt, segment.offset) in replaced].append(segment)
+    return *left, sets
+
+
+def all_segments(store: Store, job: str) -> list[StoredSegment]:
+    """Return all segments that a job ever had in the store; those that are compacted have the path of their set's list."""
+    segments, _, sets = segments_left(store, job)
+    for one in sets:
+        hosts = {(who.writer, who.attempt): who.host for who in one.holds.writers}
+        segments += [
+            StoredSegment(one.list_path, hosts[writer, attempt], writer, attempt, offset)
+            for writer, attempt, offset in one.replaced()
+        ]
+    return segments
+
+
+def last_attempt(store: Store, job: str) -> int:
+    """Return the highest attempt of a job that the store knows, or -1."""
+    return max((segment.attempt for segment in all_segments(store, job)), default=-1)
+
+
+def stray_objects(store: Store, job: str, *, before: float) -> list[str]:
+    """Return the objects of compactions that did not end, written before a Unix time: another one may be at work now."""
+    root = f"{store.root}/jobs/{job}/compacted"
+    try:
+        entries = store.files.find(root, detail=True)
+    except Exception as error:
+        raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
+    listed = {path.removesuffix(_LIST) for path in entries if path.endswith(_LIST)}
+    return [path for path, entry in entries.items() if _set_path(path) not in listed and written_time(entry) < before]
+
+
+def _set_path(path: str) -> str:
+    """Return an object's path without its suffix."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{name.partition('.')[0].partition('-')[0]}"

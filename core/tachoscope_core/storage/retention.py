@@ -1,0 +1,135 @@
+"""What a store need not keep: which objects are older, or more, than somebody wants, and those jobs that are held.
+
+Records go by whole jobs: a report on a job of which part is missing would be wrong. `jobs/<job>/hold.json` says that a job stays.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records.records import check_job_name
+from tachoscope_core.storage.store import Store, written_time
+
+_HOLD = "hold.json"
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Why a job is kept, since when, in Unix seconds."""
+
+    reason: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Disposable:
+    """Objects that belong together, such as a job's records: they are removed together or not at all.
+
+    Attributes:
+        what: `records`, `metrics`, `traces` or `nodes`. name: of the job, day, recording or node.
+        last: Unix seconds at which something of it was last written.
+    """
+
+    what: str
+    name: str
+    last: float
+    bytes: int
+    paths: tuple[str, ...]
+
+
+def old_records(store: Store, *, before: float) -> Iterator[Disposable]:
+    """Yield the jobs that wrote nothing since `before`, Unix seconds, and are not held; their traces are left out."""
+    for job, last in sorted(store.job_times().items()):
+        root = f"{store.root}/jobs/{job}"
+        if 0.0 < last < before and not is_held(store, job):
+            entries = {path: entry for path, entry in _find(store, root).items() if not path.startswith(f"{root}/traces/")}
+            yield _disposable("records", job, entries, last=last)
+
+
+def old_samples(store: Store, *, before: float) -> Iterator[Disposable]:
+    """Yield the days of metric samples that ended before a Unix time."""
+    first_kept = datetime.fromtimestamp(before, UTC).date().isoformat()
+    by_day: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for path, entry in _find(store, f"{store.root}/metrics").items():
+        day = next((part[5:] for part in path.split("/") if part.startswith("date=")), first_kept)
+        if day < first_kept:
+            by_day[day][path] = entry
+    return (_disposable("metrics", day, entries) for day, entries in sorted(by_day.items()))
+
+
+def oldest_traces(store: Store, *, most_bytes: int) -> Iterator[Disposable]:
+    """Yield the oldest recordings of jobs that are not held, until what all recordings take is no more than `most_bytes`."""
+    by_recording: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
+    for job in store.jobs():
+        root = f"{store.root}/jobs/{job}/traces/"
+        for path, entry in _find(store, root.rstrip("/")).items():
+            by_recording[job, path.removeprefix(root).partition("/")[0]][path] = entry
+    every = [_disposable("traces", f"{job}/{recording}", entries) for (job, recording), entries in by_recording.items()]
+    over = sum(one.bytes for one in every) - most_bytes
+    for one in sorted(every, key=lambda one: (one.last, one.name)):
+        if over <= 0:
+            return
+        if not is_held(store, one.name.partition("/")[0]):
+            over -= one.bytes
+            yield one
+
+
+def gone_nodes(store: Store, *, before: float) -> Iterator[Disposable]:
+    """Yield the nodes whose agents wrote nothing of themselves since `before`, Unix seconds."""
+    for path, entry in sorted(_find(store, f"{store.root}/nodes").items()):
+        if 0.0 < written_time(entry) < before:
+            yield _disposable("nodes", path.rpartition("/")[2].removesuffix(".json.gz"), {path: entry})
+
+
+def remove(store: Store, things: Iterable[Disposable]) -> None:
+    """Remove what somebody need not keep. Killed in between, it goes on when it is run again.
+
+    Raises:
+        TachoscopeError: an object cannot be removed.
+    """
+    for one in things:
+        store.remove(one.paths)
+
+
+def hold(store: Store, job: str, reason: str, now: float) -> None:
+    """Keep a job from being removed.
+
+    Raises:
+        TachoscopeError: the store has no such job, or cannot be written.
+    """
+    if check_job_name(job) not in store.jobs():
+        raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
+    store.write_hold(job, msgspec.json.encode(Hold(reason, now)))
+
+
+def release(store: Store, job: str) -> None:
+    """Let a job go that was held."""
+    store.remove([_hold_path(store, job)])
+
+
+def is_held(store: Store, job: str) -> bool:
+    """Return whether somebody wants a job kept; a hold that cannot be read is one."""
+    return bool(store.files.exists(_hold_path(store, job)))
+
+
+def _hold_path(store: Store, job: str) -> str:
+    return f"{store.root}/jobs/{check_job_name(job)}/{_HOLD}"
+
+
+def _find(store: Store, root: str) -> dict[str, dict[str, Any]]:
+    try:
+        found: dict[str, dict[str, Any]] = store.files.find(root, detail=True)
+    except Exception as error:  # each object store has its own
+        raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
+    return found
+
+
+def _disposable(what: str, name: str, entries: dict[str, dict[str, Any]], last: float | None = None) -> Disposable:
+    last = max(map(written_time, entries.values()), default=0.0) if last is None else last
+    return Disposable(what, name, last, sum(int(entry.get("size") or 0) for entry in entries.values()), tuple(sorted(entries)))
