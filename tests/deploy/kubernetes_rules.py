@@ -22,6 +22,7 @@ _POD_AT = {
     "Pod": ((),),
     "DaemonSet": (("spec", "template"),),
     "Deployment": (("spec", "template"),),
+    "CronJob": (("spec", "jobTemplate", "spec", "template"),),
     "PyTorchJob": (("spec", "pytorchReplicaSpecs", "*", "template"),),
     "JobSet": (("spec", "replicatedJobs", "*", "template", "spec", "template"),),
 }

@@ -279,6 +279,7 @@ def test_a_misspelt_key_is_refused_wherever_it_is() -> None:
     defaults = all_values({})
     open_ = {"resources.requests", "resources.limits", "watch.resources.requests", "watch.resources.limits"}
     open_ |= {"updateStrategy.rollingUpdate", "seLinuxOptions"}
+    open_ |= {"storeMaintenance.resources.requests", "storeMaintenance.resources.limits"}
     for path in set(maps(defaults)) - open_:
         done = template("--set", f"{path}.misspelt=1" if path else "misspelt=1")
         assert done.returncode != 0, path

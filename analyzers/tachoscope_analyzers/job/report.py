@@ -56,6 +56,7 @@ def report_of(job: JobRecords, decided: Classification, calibration: Calibration
         quality=[
             *notes.notes(job, steps.attempt),
             *unread(job),
+            *([job.left_out] if job.left_out else []),
             *profiled_steps.notes(job),
             *idle_gaps.notes(steps.gaps),
             *unmeasured_waiting.notes(steps),

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from tachoscope_core.jobs.shared_ranks import SharedRank, claims, shared_ranks
 from tachoscope_core.records import records
 from tachoscope_core.records.base import MAX_STEP_SECONDS
 from tachoscope_core.redaction import redact
-from tachoscope_core.report.report import Source
+from tachoscope_core.report.report import QualityNote, Source
 from tachoscope_core.storage import shard_quarantine, spool
 from tachoscope_core.storage.compacted import CompactedSet, compacted_sets, segments_left
 from tachoscope_core.storage.recent_segments import RecentSegments
@@ -38,6 +39,7 @@ class JobRecords:
 
     `released`: when a person last took a data shard off the quarantine list, in Unix seconds by shard; only a store knows that.
     `gpus`: what the store holds of the GPUs that it ran on. `partial`: only the first and last records were read.
+    `left_out`: which part of a long job was not.
     `shared`: ranks that several processes claimed at the same time; in the records each has one of its own.
     """
 
@@ -69,6 +71,7 @@ class JobRecords:
     released: dict[str, float] = field(default_factory=dict)
     gpus: gpu_samples.Gpus = field(default_factory=gpu_samples.Gpus)
     partial: bool = False
+    left_out: QualityNote | None = None
     shared: list[SharedRank] = field(default_factory=list)
 
     def beats_of(self, writers: Sequence[str]) -> list[list[records.Heartbeat]]:
@@ -138,9 +141,11 @@ def _written_since(
     store: Store, segments: Sequence[StoredSegment], start: float
 ) -> tuple[list[StoredSegment], list[StoredSegment]]:
     """Return first the ends of each writer that are older, then all that was written since."""
-    folders = {segment.path.rpartition("/")[0] for segment in segments}
+    day = datetime.fromtimestamp(max(start - 86400.0, 0.0), UTC).date().isoformat()  # its folder is of the day of its first record
+    late = [segment for segment in segments if segment.path.partition("/date=")[2][:10] >= day]
+    folders = {segment.path.rpartition("/")[0] for segment in late}
     written = {path: written_time(entry) for folder in folders for path, entry in store.files.find(folder, detail=True).items()}
-    since = [segment for segment in segments if written.get(segment.path, start) >= start]
+    since = [segment for segment in late if written.get(segment.path, start) >= start]
     recent = set(since)
     return [segment for segment in _ends(segments) if segment not in recent], since
 

@@ -35,11 +35,7 @@ def within(job: JobRecords, start: float, end: float) -> JobRecords:
     middles = job.steps.column("time") - job.steps.column("wall_seconds") / 2
     steps = job.steps.take((middles >= start) & (middles <= end))
     if job.steps and not steps:
-        first, last = float(job.steps.column("time").min()), job.steps.last_time()
-        raise TachoscopeError(
-            f"no step of job {job.job!r} is in the window {_moment(start)} to {_moment(end)}",
-            fix=f"its steps ended from {_moment(first)} to {_moment(last)}; choose a window within, or the whole run",
-        )
+        raise no_step_within(job.job, start, end, first=float(job.steps.column("time").min()), last=job.steps.last_time())
     return replace(
         job,
         steps=steps,
@@ -70,5 +66,14 @@ def _collectives(rows: Sequence[records.CollectiveDone], start: float, end: floa
     return [msgspec.structs.replace(row, step=row.step - before[row.writer]) if before.get(row.writer) else row for row in kept]
 
 
-def _moment(unix: float) -> str:
+def no_step_within(job: str, start: float, end: float, *, first: float, last: float) -> TachoscopeError:
+    """Return the error that says when the steps of a job ended, of which none is in a window."""
+    return TachoscopeError(
+        f"no step of job {job!r} is in the window {moment(start)} to {moment(end)}",
+        fix=f"its steps ended from {moment(first)} to {moment(last)}; choose a window within, or the whole run",
+    )
+
+
+def moment(unix: float) -> str:
+    """Return Unix seconds as people read them."""
     return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -13,10 +13,11 @@ from tachoscope_cli.common import verdict
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption, print_notice
 from tachoscope_cli.common.verdict import Level, OutputOption
 from tachoscope_cli.inputs import baselines
-from tachoscope_cli.inputs.places import Kind, kind_of, places_of
+from tachoscope_cli.inputs.places import Kind, TimeWindow, kind_of, places_of
 from tachoscope_cli.inputs.serving_options import refuse_looks
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
+from tachoscope_show.text.units import moment_of, seconds_of
 
 _COMMANDS = {Kind.TRACES: "trace", Kind.DUMPS: "hang", Kind.RECORDING: "serving"}
 
@@ -31,6 +32,11 @@ def analyze(
         ),
     ] = None,
     job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="MOMENT", help="Judge what came since, such as 2026-03-01T14:30.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="MOMENT", help="Judge what came until then.")] = None,
+    last: Annotated[str | None, typer.Option(metavar="TIME", help="Judge the last 2h, 30m, ... of the job, or until --to.")] = None,
     store: StoreOption = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
@@ -70,8 +76,9 @@ def analyze(
 ) -> None:
     """Say where the time of a job went, what the bottleneck is, and what to do about it.
 
-    Judges the job's last attempt. The whole life of a job: `tachoscope goodput`. Profiler traces: `tachoscope trace`. An inference
-    server: `tachoscope serving`. Dumps of a flight recorder: `tachoscope hang`. Two runs: `tachoscope compare`.
+    Judges the job's last attempt, of a long one the newest part. The whole life of a job: `tachoscope goodput`. Profiler traces:
+    `tachoscope trace`. An inference server: `tachoscope serving`. Dumps of a flight recorder: `tachoscope hang`. Two runs:
+    `tachoscope compare`.
     """
     verdict.prepare_process()
     former = FormerOptions(
@@ -101,9 +108,18 @@ def analyze(
         return
     from tachoscope_cli.inputs import judged
 
-    report, then = judged.report_on(places, job, store, former.looking(job), kind=kind)
+    window = _window(from_, to, last)
+    report, then = judged.report_on(places, job, store, former.looking(job), kind=kind, window=window)
     if against:
         report = baselines.against(
             report, places, baseline or [], baseline_job, lambda where, name: judged.report_on(where, name)[0]
         )
     verdict.end(report, format_.value, output, fail_on, then=then)
+
+
+def _window(from_: str | None, to: str | None, last: str | None) -> TimeWindow:
+    if from_ and last:
+        raise TachoscopeError("--from and --last both say where to begin", fix="leave one out")
+    return TimeWindow(
+        start=moment_of(from_) if from_ else None, end=moment_of(to) if to else None, last=seconds_of(last) if last else None
+    )

@@ -8,18 +8,25 @@ from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import serving_job
 from tachoscope_cli.inputs import records
 from tachoscope_cli.inputs.job_life import other_attempts
-from tachoscope_cli.inputs.places import Kind, kind_of
+from tachoscope_cli.inputs.places import Kind, TimeWindow, kind_of
 from tachoscope_cli.inputs.serving_options import ServingOptions, refuse_looks
 from tachoscope_core.report.report import Report
 
 
 def report_on(
-    places: list[str], job: str | None, store: str | None = None, looking: ServingOptions | None = None, *, kind: Kind | None = None
+    places: list[str],
+    job: str | None,
+    store: str | None = None,
+    looking: ServingOptions | None = None,
+    *,
+    kind: Kind | None = None,
+    window: TimeWindow | None = None,
 ) -> tuple[Report, list[str]]:
     """Return the report on a job's last attempt, or on what else the places hold but traces, and lines to follow it.
 
     Args:
         store: as the user named it, for the lines. looking: options about inference servers. kind: of the places; None: look.
+        window: the part of a training that is judged.
 
     Raises:
         TachoscopeError: nothing is there, or an option is about something else.
@@ -36,7 +43,7 @@ def report_on(
 
         refuse_looks("--for" if looking.for_ else "")
         return analyze_recording(recording, job or "", looking.device), []
-    found = records.records_of(places, job)
+    found = records.records_of(places, job, window or TimeWindow())
     if serving_job(found):
         from tachoscope_cli.inputs.live_server import analyze_service
 

@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 
 from tachoscope_analyzers.records import load
+from tachoscope_analyzers.records.judged_part import read_part
+from tachoscope_analyzers.records.window import within
+from tachoscope_cli.inputs.places import TimeWindow
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_core.report.report import load as load_report
@@ -84,27 +87,44 @@ def name_of(paths: list[str]) -> str:
     return first.name if first.is_dir() else first.parent.name
 
 
-def records_of(paths: list[str], job: str | None) -> load.JobRecords:
+def records_of(paths: list[str], job: str | None, window: TimeWindow | None = None) -> load.JobRecords:
     """Read the records that the paths name.
+
+    Args:
+        window: the part of a job to read, of a long one in a store its newest part; None: all that was ever recorded.
 
     Raises:
         TachoscopeError: a path does not exist, holds no records, or stores and spools are mixed.
     """
     stores = [path for path in paths if is_store(path) or is_job_folder(path)]
     if not stores:
-        return load.from_spool(map(Path, paths), job=job)
+        return _part_of(load.from_spool(map(Path, paths), job=job), window)
     if len(paths) > 1:
         raise TachoscopeError(f"cannot analyze {stores[0]} together with other paths", fix="one store at a time")
     folder = _job_folder(stores[0])
     if folder is not None:
-        return load.from_store(Store(str(folder.parent.parent)), folder.name)
+        return _stored(Store(str(folder.parent.parent)), folder.name, window)
     store = Store(stores[0])
     try:
-        return load.from_store(store, job or _newest_with_work(store))
+        return _stored(store, job or _newest_with_work(store), window)
     except TachoscopeError:
         if job is not None:
             _look_into_spool(store, job)
         raise
+
+
+def _stored(store: Store, job: str, window: TimeWindow | None) -> load.JobRecords:
+    if window is None:
+        return load.from_store(store, job)
+    return read_part(store, job, start=window.start, end=window.end, last=window.last)
+
+
+def _part_of(found: load.JobRecords, window: TimeWindow | None) -> load.JobRecords:
+    if window is None or window == TimeWindow():
+        return found
+    end = found.steps.last_time() + 1.0 if window.end is None else window.end
+    start = end - window.last if window.last is not None else window.start or 0.0
+    return within(found, start, end)
 
 
 def _newest_with_work(store: Store) -> str:

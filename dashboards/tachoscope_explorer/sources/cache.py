@@ -11,6 +11,7 @@ from tachoscope_analyzers.data.prices import shipped_prices
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.records import load
+from tachoscope_analyzers.records.judged_part import read_part
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
@@ -40,11 +41,21 @@ def written(url: str, job: str) -> float:
 
 @st.cache_resource(max_entries=3, show_spinner="Reading the job's records …")
 def _records(url: str, job: str, at: float) -> JobRecords:  # noqa: ARG001  # `at` makes what is kept outdated
-    return load.from_store(Store(url), job)
+    return read_part(Store(url), job)
+
+
+@st.cache_resource(max_entries=6, show_spinner="Reading that part of the job …")
+def records_within(url: str, job: str, at: float, start: float | None, end: float | None) -> JobRecords:  # noqa: ARG001  # `at` as above
+    """Return the records of a window of a job, in Unix seconds; of a long window those of its newest part."""
+    return read_part(Store(url), job, start=start, end=end)
 
 
 def records(url: str, job: str, at: float | None = None) -> JobRecords:
-    """Return all records of a job. `at`: when it was last written, of one that shall be looked at as it was then."""
+    """Return the records of a job, of a long one those of its newest part.
+
+    Args:
+        at: when it was last written, of one that shall be looked at as it was then.
+    """
     return _records(url, job, written(url, job) if at is None else at)
 
 
@@ -64,7 +75,8 @@ def report(url: str, job: str) -> Report:
 
 @st.cache_resource(max_entries=32, show_spinner="Going through the job's life …")
 def _life(url: str, job: str, at: float) -> Report:
-    return analyze_life(_records(url, job, at), prices=shipped_prices())
+    read = _records(url, job, at)
+    return analyze_life(load.from_store(Store(url), job) if read.left_out else read, prices=shipped_prices())
 
 
 def life(url: str, job: str, at: float | None = None) -> Report:

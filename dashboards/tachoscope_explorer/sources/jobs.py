@@ -77,7 +77,7 @@ def newest(url: str, job: str) -> Run:
 
 
 def records(run: Run) -> JobRecords:
-    """Return all records of a run."""
+    """Return the records of a run, of a long one those of its newest part."""
     return sources.records(run.url, run.job, run.at)
 
 
@@ -96,6 +96,8 @@ def view_of_run(run: Run, start: float | None, end: float | None) -> JobView:
     job, frame = records(run), _table(run)
     if start is not None or end is not None:
         first, last = start or 0.0, end or float("inf")
+        if job.left_out:
+            job = sources.records_within(run.url, run.job, run.at, start, end)
         job = within(job, first, last)
         # Making the table of a long run takes longer than judging it. It is of one attempt, and a window may have steps of others.
         middle = frame["time"] - frame["wall_seconds"] / 2

@@ -36,6 +36,36 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{- define "tachoscope-agent.storeSelector" -}}
+app.kubernetes.io/name: {{ printf "%s-store" (default .Chart.Name .Values.nameOverride | trunc 57 | trimSuffix "-") }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "tachoscope-agent.storeLabels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "tachoscope-agent.storeSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- /* What a pod that only reads and writes the store may reach. */ -}}
+{{- define "tachoscope-agent.storeEgress" -}}
+{{- if hasPrefix "s3://" .Values.store.url -}}
+egress:
+  - ports:
+      {{- range $port := list 53 5353 }}
+      {{- range $protocol := list "UDP" "TCP" }}
+      - port: {{ $port }}
+        protocol: {{ $protocol }}
+      {{- end }}
+      {{- end }}
+      - port: {{ include "tachoscope-agent.portOf" (default "https://s3" .Values.store.s3.endpoint) }}
+        protocol: TCP
+{{- else -}}
+egress: []
+{{- end -}}
+{{- end -}}
+
 {{- define "tachoscope-agent.serviceAccount" -}}
 {{- default (ternary (include "tachoscope-agent.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}

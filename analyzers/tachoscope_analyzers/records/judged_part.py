@@ -1,0 +1,137 @@
+"""Which part of a long job is read to judge it: what that takes does not grow with the length of the job."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tachoscope_analyzers.records.load import JobRecords, from_store
+from tachoscope_analyzers.records.window import moment, no_step_within, within
+from tachoscope_core.report.report import QualityNote
+from tachoscope_core.storage.compacted import segments_left
+from tachoscope_core.storage.store import Store, StoredSegment
+
+MOST_RECORDS = 650_000
+"""That are judged at once; 64 ranks with steps of 2 s record as many in four hours. Judging them takes about 1 GiB."""
+_SEGMENT_BYTES_A_RECORD = 100
+"""Of a segment, packed: 97 to 128 bytes in trainings on CPU and on an H200."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extent:
+    """How much a store holds of a job, piece by piece.
+
+    Attributes:
+        begins, ends: of each piece, Unix seconds, shape (N,). records: measurements in it, shape (N,); of segments estimated.
+    """
+
+    begins: npt.NDArray[np.float64]
+    ends: npt.NDArray[np.float64]
+    records: npt.NDArray[np.float64]
+
+    @property
+    def end(self) -> float:
+        """When the last record was written, Unix seconds; 0: there is none."""
+        return float(self.ends.max(initial=0.0))
+
+    def count(self, start: float, end: float) -> float:
+        """Return about how many records lie in a window, taken as even within a piece."""
+        lengths = np.maximum(self.ends - self.begins, 1e-9)
+        inside = np.minimum(self.ends, end) - np.maximum(self.begins, start)
+        return float((self.records * np.clip(inside / lengths, 0.0, 1.0)).sum())
+
+    def newest_part(self, start: float, end: float, most: float) -> float:
+        """Return since when a window has no more than so many records, Unix seconds; `start`, where all of it has not."""
+        if self.count(start, end) <= most:
+            return start
+        low, high = max(start, float(self.begins.min())), end
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.count(middle, end) > most else (low, middle)
+        return high
+
+
+def extent(store: Store, job: str) -> Extent:
+    """Return how much a store holds of a job, from the lists of compacted sets, sizes of segments, and each writer's ends.
+
+    When a segment was recorded follows from its offset: when it was written does not say, of a store that was copied.
+
+    Raises:
+        TachoscopeError: the store cannot be read.
+    """
+    segments, _, sets = segments_left(store, job)
+    pieces = [(one.holds.begin, one.holds.end, float(one.holds.steps + one.holds.measured)) for one in sets]
+    if segments:
+        sizes = _sizes(store, segments)
+        firsts, lasts = _ends_of_writers(from_store(store, job, ends_only=True))
+        by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
+        for segment in sorted(segments, key=lambda segment: segment.offset):
+            by_writer[segment.writer].append(segment)
+        for writer, own in by_writer.items():
+            last = lasts.get(writer, 0.0)
+            offsets = [segment.offset for segment in own] + [own[-1].offset + max(sizes[own[-1].path], 1.0)]
+            times = np.interp(offsets, [0, offsets[-1]], [min(firsts.get(writer, last), last), last]).tolist()
+            counts = [sizes[segment.path] / _SEGMENT_BYTES_A_RECORD for segment in own]
+            pieces += zip(times, times[1:], counts, strict=False)
+    columns = np.array(pieces, dtype=np.float64).reshape(-1, 3).T
+    return Extent(*columns)
+
+
+def record_count(store: Store, job: str) -> float:
+    """Return about how many measurements a store holds of a job."""
+    segments, _, sets = segments_left(store, job)
+    of_segments = sum(_sizes(store, segments).values()) / _SEGMENT_BYTES_A_RECORD
+    return of_segments + sum(one.holds.steps + one.holds.measured for one in sets)
+
+
+def _sizes(store: Store, segments: Sequence[StoredSegment]) -> dict[str, float]:
+    folders = {segment.path.rpartition("/")[0] for segment in segments}
+    entries = {path: entry for folder in folders for path, entry in store.files.find(folder, detail=True).items()}
+    return {segment.path: float(entries.get(segment.path, {}).get("size") or 0) for segment in segments}
+
+
+def _ends_of_writers(job: JobRecords) -> tuple[dict[str, float], dict[str, float]]:
+    """Return when each writer began and when it wrote last, Unix seconds."""
+    first: dict[str, float] = {}
+    last = job.steps.last_of_each_writer("time")
+    for row in (*job.starts, *job.services, *job.heartbeats, *job.requests, *job.engine_windows, *job.ends):
+        first[row.writer] = min(row.time, first.get(row.writer, row.time))
+        last[row.writer] = max(row.time, last.get(row.writer, row.time))
+    return first, last
+
+
+def read_part(
+    store: Store, job: str, *, start: float | None = None, end: float | None = None, last: float | None = None
+) -> JobRecords:
+    """Read a job, of a long one the newest part; `left_out` says so.
+
+    Args:
+        start, end: of a window, Unix seconds; None: as far as there are records. last: the window's length, up to its end.
+
+    Raises:
+        TachoscopeError: the store has no such job, or no step in the window.
+    """
+    if start is None and end is None and last is None and record_count(store, job) <= MOST_RECORDS:
+        return from_store(store, job)
+    whole = extent(store, job)
+    until = whole.end + 1.0 if end is None else end
+    since = until - last if last is not None else start
+    wanted = 0.0 if since is None else since
+    first = whole.newest_part(wanted, until, MOST_RECORDS)
+    read = from_store(store, job, start=first, end=until)
+    if not read.steps and from_store(store, job, ends_only=True).steps:
+        raise no_step_within(job, first, until, first=float(whole.begins.min()), last=whole.end)
+    found = within(read, first, until)
+    if first <= wanted:
+        return found
+    count = whole.count(wanted, until)
+    note = QualityNote(
+        what=f"records before {moment(first)} were not read: there are about {count:,.0f}, and {MOST_RECORDS:,} are judged at once",
+        severity="note",
+        means="the report is about what came since; --from and --to choose another part",
+    )
+    return replace(found, left_out=note)
