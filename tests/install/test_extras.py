@@ -47,6 +47,9 @@ COMMANDS: dict[str, list[str]] = {
     "store add-traces": ["planted", "trace.json"],
     "store traces": ["planted"],
     "store quarantine": ["planted"],
+    "store compact": [],
+    "store prune": ["--records", "90d"],
+    "store hold": ["planted"],
     "slo check": [],
     "slo build": [],
     "slo report": [],
@@ -57,7 +60,8 @@ COMMANDS: dict[str, list[str]] = {
 }
 """All commands, each with words that lead it to what it needs."""
 WITHOUT_EXTRAS = {
-    *("run", "verify", "runbook", "doctor", "job processes", "store ls", "store traces", "store quarantine"),
+    *("run", "verify", "runbook", "doctor", "job processes", "store traces", "store quarantine"),
+    *("store prune", "store hold"),
 }
 """What the command does without any extra: all that a training machine needs."""
 PACKAGES = {

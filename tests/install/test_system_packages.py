@@ -145,9 +145,9 @@ def test_make_test_looks_before_it_installs_or_tests_anything_and_demo_installs_
         return done.stdout.splitlines()
 
     assert lines("test")[0] == ".ci/system-packages test"
-    assert any("-r requirements.lock" in line for line in lines("test"))
+    assert any("install-locked .venv/bin requirements.lock" in line for line in lines("test"))
     assert ".ci/system-packages demo" in lines("demo")
-    assert not any("system-packages test" in line or "-r requirements.lock" in line for line in lines("demo"))
+    assert not any("system-packages test" in line or "requirements.lock" in line for line in lines("demo"))
 
 
 def test_continuous_integration_runs_what_a_newcomer_runs() -> None:

@@ -13,11 +13,11 @@ from tachoscope_cli.common import verdict
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption, print_notice
 from tachoscope_cli.common.verdict import Level, OutputOption
 from tachoscope_cli.inputs import baselines
-from tachoscope_cli.inputs.places import Kind, TimeWindow, kind_of, places_of
+from tachoscope_cli.inputs.places import Kind, kind_of, places_of
 from tachoscope_cli.inputs.serving_options import refuse_looks
+from tachoscope_cli.inputs.time_window import window_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_show.text.units import moment_of, seconds_of
 
 _COMMANDS = {Kind.TRACES: "trace", Kind.DUMPS: "hang", Kind.RECORDING: "serving"}
 
@@ -108,18 +108,10 @@ def analyze(
         return
     from tachoscope_cli.inputs import judged
 
-    window = _window(from_, to, last)
+    window = window_of(from_, to, last)
     report, then = judged.report_on(places, job, store, former.looking(job), kind=kind, window=window)
     if against:
         report = baselines.against(
             report, places, baseline or [], baseline_job, lambda where, name: judged.report_on(where, name)[0]
         )
     verdict.end(report, format_.value, output, fail_on, then=then)
-
-
-def _window(from_: str | None, to: str | None, last: str | None) -> TimeWindow:
-    if from_ and last:
-        raise TachoscopeError("--from and --last both say where to begin", fix="leave one out")
-    return TimeWindow(
-        start=moment_of(from_) if from_ else None, end=moment_of(to) if to else None, last=seconds_of(last) if last else None
-    )

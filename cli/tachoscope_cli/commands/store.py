@@ -36,6 +36,7 @@ def store_ls(
     format_: JsonOption = TEXT,
 ) -> None:
     """List the jobs of the store, the newest first: how they ended, ranks, steps, attempts; of a service its requests."""
+    needs_analysis()
     from tachoscope_core.storage.store import Store
 
     opened = Store(store_url(store))

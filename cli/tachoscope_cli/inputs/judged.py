@@ -8,8 +8,9 @@ from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import serving_job
 from tachoscope_cli.inputs import records
 from tachoscope_cli.inputs.job_life import other_attempts
-from tachoscope_cli.inputs.places import Kind, TimeWindow, kind_of
+from tachoscope_cli.inputs.places import Kind, kind_of
 from tachoscope_cli.inputs.serving_options import ServingOptions, refuse_looks
+from tachoscope_cli.inputs.time_window import TimeWindow
 from tachoscope_core.report.report import Report
 
 

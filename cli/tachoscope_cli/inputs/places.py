@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from tachoscope_cli.common.options import store_url
@@ -19,15 +18,6 @@ class Kind(Enum):
     DUMPS = "dumps of a flight recorder"
     RECORDING = "a recording of an inference server"
     REPORT = "a saved report"
-
-
-@dataclass(frozen=True, slots=True)
-class TimeWindow:
-    """Which part of a job to judge: from a start or for a length, up to an end, Unix seconds; None: as far as there are records."""
-
-    start: float | None = None
-    end: float | None = None
-    last: float | None = None
 
 
 def places_of(paths: Sequence[str] | None, store: str | None) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tachoscope_analyzers.records import load
 from tachoscope_analyzers.records.judged_part import read_part
 from tachoscope_analyzers.records.window import within
-from tachoscope_cli.inputs.places import TimeWindow
+from tachoscope_cli.inputs.time_window import TimeWindow
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_core.report.report import load as load_report

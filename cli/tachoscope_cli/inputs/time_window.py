@@ -1,0 +1,30 @@
+"""`--from`, `--to` and `--last`: which part of a job to judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_show.text.units import moment_of, seconds_of
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Which part of a job to judge: from a start or for a length, up to an end, Unix seconds; None: as far as there are records."""
+
+    start: float | None = None
+    end: float | None = None
+    last: float | None = None
+
+
+def window_of(from_: str | None, to: str | None, last: str | None) -> TimeWindow:
+    """Return the window that options name.
+
+    Raises:
+        TachoscopeError: they contradict each other, or one is not a moment or a length of time.
+    """
+    if from_ and last:
+        raise TachoscopeError("--from and --last both say where to begin", fix="leave one out")
+    return TimeWindow(
+        start=moment_of(from_) if from_ else None, end=moment_of(to) if to else None, last=seconds_of(last) if last else None
+    )
