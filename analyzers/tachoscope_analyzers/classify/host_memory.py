@@ -45,7 +45,7 @@ def classify(job: JobRecords, steps: Steps, late: Matrix) -> MemoryVerdict:
         late: what each step loses to computing of its late rank, shape (K, R). Where standing still explains most of it, it is all
             memory's: to read a page back is computing too.
     """
-    by_rank = [[beat for beat in job.heartbeats if beat.writer == writer] for writer in steps.writers]
+    by_rank = job.beats_of(steps.writers)
     nothing = np.zeros_like(steps.wall)
     if not all(any(beat.signals.keys() >= _NEEDED for beat in beats) for beats in by_rank):
         return MemoryVerdict(nothing, [], measured=False)

@@ -54,7 +54,7 @@ def without_gaps(frame: pd.DataFrame, job: JobRecords, writers: Sequence[str]) -
     if not len(long):
         return frame, np.zeros_like(wall), []
     ends = frame["end_seconds"].to_numpy(dtype=float).reshape(shape)
-    beats = [[beat for beat in job.heartbeats if beat.writer == writer] for writer in writers]
+    beats = job.beats_of(writers)
     within = {
         row: [_overlapping(beats[rank], ends[row, rank] - wall[row, rank], ends[row, rank]) for rank in range(len(writers))]
         for row in long

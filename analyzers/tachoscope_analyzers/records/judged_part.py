@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,12 +14,14 @@ from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_analyzers.records.window import moment, no_step_within, within
 from tachoscope_core.report.report import QualityNote
 from tachoscope_core.storage.compacted import segments_left
-from tachoscope_core.storage.store import Store, StoredSegment
+from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 
-MOST_RECORDS = 650_000
-"""That are judged at once; 64 ranks with steps of 2 s record as many in four hours. Judging them takes about 1 GiB."""
-_SEGMENT_BYTES_A_RECORD = 100
-"""Of a segment, packed: 97 to 128 bytes in trainings on CPU and on an H200."""
+MOST_RECORDS = 500_000
+"""That are judged at once; 64 ranks with steps of 2 s record as many in three hours. Judging them takes less than 1 GiB."""
+_LEAST_BYTES_A_RECORD = 25
+"""Of a segment, packed; in trainings on CPU and on an H200 it is 97 to 128. What is surely not long is not looked at further."""
+_SAMPLED = 8
+"""Segments that are read to know how many records the others hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +70,7 @@ def extent(store: Store, job: str) -> Extent:
     pieces = [(one.holds.begin, one.holds.end, float(one.holds.steps + one.holds.measured)) for one in sets]
     if segments:
         sizes = _sizes(store, segments)
+        bytes_a_record = _bytes_a_record(store, segments, sizes)
         firsts, lasts = _ends_of_writers(from_store(store, job, ends_only=True))
         by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
         for segment in sorted(segments, key=lambda segment: segment.offset):
@@ -75,17 +79,27 @@ def extent(store: Store, job: str) -> Extent:
             last = lasts.get(writer, 0.0)
             offsets = [segment.offset for segment in own] + [own[-1].offset + max(sizes[own[-1].path], 1.0)]
             times = np.interp(offsets, [0, offsets[-1]], [min(firsts.get(writer, last), last), last]).tolist()
-            counts = [sizes[segment.path] / _SEGMENT_BYTES_A_RECORD for segment in own]
+            counts = [sizes[segment.path] / bytes_a_record for segment in own]
             pieces += zip(times, times[1:], counts, strict=False)
     columns = np.array(pieces, dtype=np.float64).reshape(-1, 3).T
     return Extent(*columns)
 
 
-def record_count(store: Store, job: str) -> float:
-    """Return about how many measurements a store holds of a job."""
+def is_surely_short(store: Store, job: str) -> bool:
+    """Return whether a job can be judged at once, by the sizes of its objects alone."""
     segments, _, sets = segments_left(store, job)
-    of_segments = sum(_sizes(store, segments).values()) / _SEGMENT_BYTES_A_RECORD
-    return of_segments + sum(one.holds.steps + one.holds.measured for one in sets)
+    of_segments = sum(_sizes(store, segments).values()) / _LEAST_BYTES_A_RECORD
+    return of_segments + sum(one.holds.steps + one.holds.measured for one in sets) <= MOST_RECORDS
+
+
+def _bytes_a_record(store: Store, segments: Sequence[StoredSegment], sizes: Mapping[str, float]) -> float:
+    """Return what a record takes in a segment, packed, as some of them show."""
+    bytes_, records = 0.0, 0
+    for segment in segments[:: max(len(segments) // _SAMPLED, 1)]:
+        with contextlib.suppress(BrokenObjectError):
+            records += store.read(segment).count(b"\n")
+            bytes_ += sizes[segment.path]
+    return max(bytes_ / max(records, 1), 1.0)
 
 
 def _sizes(store: Store, segments: Sequence[StoredSegment]) -> dict[str, float]:
@@ -115,17 +129,20 @@ def read_part(
     Raises:
         TachoscopeError: the store has no such job, or no step in the window.
     """
-    if start is None and end is None and last is None and record_count(store, job) <= MOST_RECORDS:
+    if start is None and end is None and last is None and is_surely_short(store, job):
         return from_store(store, job)
     whole = extent(store, job)
     until = whole.end + 1.0 if end is None else end
     since = until - last if last is not None else start
     wanted = 0.0 if since is None else since
     first = whole.newest_part(wanted, until, MOST_RECORDS)
-    read = from_store(store, job, start=first, end=until)
+    read = from_store(store, job, start=first or None, end=until if end is not None else None)
+    if since is None and end is None and first <= wanted:
+        return read
     if not read.steps and from_store(store, job, ends_only=True).steps:
         raise no_step_within(job, first, until, first=float(whole.begins.min()), last=whole.end)
     found = within(read, first, until)
+    del read  # else its steps stay beside their copy
     if first <= wanted:
         return found
     count = whole.count(wanted, until)
