@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -16,7 +18,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-WITHOUT_DYNAMO = str(Path(__file__).parent / "without_dynamo")
+FOLDERS = itertools.count()
+"""Numbers for the folders of tests."""
+
+LIGHT_TORCH = str(Path(__file__).parent / "light_torch")
 """On the path of processes that tests start."""
 
 
@@ -30,12 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # No test is judged by a clock: what else runs on the machine makes any example slow once in a while.
     too_slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile(
-        "ours", deadline=None, max_examples=25 if few else 100, derandomize=few, suppress_health_check=too_slow
+        "ours", deadline=None, max_examples=25 if few else 200, derandomize=few, suppress_health_check=too_slow
     )
     hypothesis.settings.load_profile("ours")
+    os.environ.setdefault("GOGC", "400")  # promtool and Prometheus would spend much of their time on garbage
     if few:
-        others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != WITHOUT_DYNAMO]
-        os.environ["PYTHONPATH"] = os.pathsep.join([WITHOUT_DYNAMO, *others])
+        others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != LIGHT_TORCH]
+        os.environ["PYTHONPATH"] = os.pathsep.join([LIGHT_TORCH, *others])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -103,6 +109,15 @@ def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
         part += rest[:missing]
         del rest[:missing]
     return [item for part in parts for item in part] + rest
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new folder. pytest's own fixture also renews a link to the newest folder of each name, which costs more than most tests."""
+    name = re.sub(r"\W", "_", request.node.name)[:27]
+    path = tmp_path_factory.getbasetemp() / f"{name}{next(FOLDERS)}"
+    path.mkdir(mode=0o700)
+    return path
 
 
 @pytest.fixture(autouse=True)

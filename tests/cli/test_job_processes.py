@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import command
 from processes import agent_process, wait_for
 from spooling import Process
 
@@ -27,7 +28,7 @@ time.sleep(600)
 """
 
 
-def tachoscope(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+def in_its_own_process(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "tachoscope_cli.main", *words], capture_output=True, text=True, check=False)
 
 
@@ -38,9 +39,9 @@ def running(tmp_path: Path) -> Iterator[dict[str, int]]:
     try:
         for job in (RESNET, BERT):
             told = tmp_path / job
-            command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", job, "--"]
-            command += [sys.executable, "-c", TRAINING, str(told)]
-            started.append(subprocess.Popen(command, env=os.environ | {"RANK": "3", "WORLD_SIZE": "4"}))
+            words = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", job, "--"]
+            words += [sys.executable, "-c", TRAINING, str(told)]
+            started.append(subprocess.Popen(words, env=os.environ | {"RANK": "3", "WORLD_SIZE": "4"}))
             pids[job] = wait_for(lambda told=told: told.exists() and int(told.read_text() or 0))
         yield pids
     finally:
@@ -50,12 +51,12 @@ def running(tmp_path: Path) -> Iterator[dict[str, int]]:
 
 
 def test_without_an_agent_a_rank_is_the_first_process_that_run_started_for_it(running: dict[str, int]) -> None:
-    for job, pid in running.items():
-        done = tachoscope("job", "processes", job, "--rank", "3", "--pid")
+    for job, pid, ask in zip(running, running.values(), (in_its_own_process, command), strict=True):
+        done = ask("job", "processes", job, "--rank", "3", "--pid")
         assert (done.returncode, done.stdout) == (0, f"{pid}\n"), done.stderr
-    rows = json.loads(tachoscope("job", "processes", RESNET, "--format", "json").stdout)
+    rows = json.loads(command("job", "processes", RESNET, "--format", "json").stdout)
     assert [(row["rank"], row["pid"]) for row in rows] == [(3, running[RESNET])]
-    assert str(running[BERT]) in tachoscope("job", "processes", BERT).stdout
+    assert str(running[BERT]) in command("job", "processes", BERT).stdout
 
 
 def test_a_job_or_rank_that_does_not_run_here_is_an_error_that_names_it(running: dict[str, int]) -> None:
@@ -63,7 +64,7 @@ def test_a_job_or_rank_that_does_not_run_here_is_an_error_that_names_it(running:
         (("llama",), "no process of job 'llama'"),
         ((RESNET, "--rank", "1"), f"no process of rank 1 of job '{RESNET}'"),
     ):
-        done = tachoscope("job", "processes", *words)
+        done = command("job", "processes", *words)
         assert done.returncode == 1
         assert f"{said} runs on this machine" in done.stderr
 
@@ -73,7 +74,7 @@ def test_the_agent_knows_the_ranks_of_processes_that_no_launcher_told_their_rank
     process.start(pid=os.getpid())
     with agent_process(tmp_path) as agent:
         wait_for(lambda: "spawned" in agent.get("/v1/ranks"))
-        done = tachoscope("job", "processes", "spawned", "--format", "json")
+        done = command("job", "processes", "spawned", "--format", "json")
 
     (row,) = json.loads(done.stdout)
     assert (row["rank"], row["pid"]) == (1, os.getpid())

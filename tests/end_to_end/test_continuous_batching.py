@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import torch
 from continuous_batching import BLOCK_TOKENS, Batch, Generation, Scheduler
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiny_llama import Shape, TinyLlama
 
@@ -145,7 +145,6 @@ def assert_sound(scheduler: Scheduler, batch: Batch, order: list[Generation]) ->
 REQUEST = st.tuples(st.integers(1, 60), st.integers(1, 40), st.integers(0, 30), st.none() | st.integers(0, 40))
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(REQUEST, min_size=1, max_size=25),
     st.integers(112, 400),

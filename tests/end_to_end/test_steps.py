@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -203,10 +204,22 @@ def test_a_block_that_raises_is_a_failed_job_and_an_orderly_exit_is_not(loops: P
     assert status(left, now=0) == "completed"
 
 
-def test_an_exception_in_training_is_a_failed_job_with_the_same_output_and_exit_code(tmp_path: Path) -> None:
-    file = script(tmp_path, TRAINS + "train()\nprint('trained')\nraise ValueError('a secret')\n")
-    alone = execute(tmp_path, sys.executable, file)
-    watched = run_watched(tmp_path, sys.executable, file)
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A watched training, by a script that looks for torch before it imports it, saves its whole model, and then fails."""
+    tmp_path = tmp_path_factory.mktemp("failing")
+    look = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
+    end = "torch.save(train(), 'whole.pt')\nprint('trained')\nraise ValueError('a secret')\n"
+    done = run_watched(tmp_path, sys.executable, script(tmp_path, look + TRAINS + end))
+    (tmp_path / "work" / "whole.pt").rename(tmp_path / "work" / "watched.pt")
+    return tmp_path, done
+
+
+def test_an_exception_in_training_is_a_failed_job_with_the_same_output_and_exit_code(
+    failing: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    tmp_path, watched = failing
+    alone = execute(tmp_path, sys.executable, str(tmp_path / "script.py"))
     job = records_of(tmp_path)
 
     assert (watched.returncode, watched.stdout) == (alone.returncode, alone.stdout) == (1, "trained\n")
@@ -236,12 +249,10 @@ def test_steps_need_no_torch(tmp_path: Path) -> None:
     assert_phases_sum(steps)
 
 
-def test_training_is_seen_though_a_library_looked_for_torch_before_its_import(tmp_path: Path) -> None:
-    look = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
-    file = script(tmp_path, look + TRAINS + "train()\n")
-
-    assert run_watched(tmp_path, sys.executable, file).returncode == 0
-    assert len(steps_of(records_of(tmp_path))) == 5
+def test_training_is_seen_though_a_library_looked_for_torch_before_its_import(
+    failing: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    assert len(steps_of(records_of(failing[0]))) == 5
 
 
 RANKS = (
@@ -301,7 +312,7 @@ def test_workers_of_every_kind_leave_the_spool_alone(tmp_path: Path) -> None:
             model = torch.nn.Linear(4, 1)
             optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
             for method in ("fork", "spawn"):
-                for x in DataLoader(Data(), num_workers=2, multiprocessing_context=method):
+                for x in DataLoader(Data(), num_workers=1, multiprocessing_context=method):
                     model(x).sum().backward()
                     optimizer.step()
             print(len(list(Path(os.environ["TACHOSCOPE_RUN_DIR"]).glob("*.*"))))
@@ -316,18 +327,27 @@ def test_workers_of_every_kind_leave_the_spool_alone(tmp_path: Path) -> None:
     assert not list(spool.segments(tmp_path / "spool")), "all was shipped"
 
 
-# What compiling changes of a model, the test below compares.
-@pytest.mark.parametrize("model", ["model", pytest.param("torch.compile(model, backend='eager')", marks=pytest.mark.bar)])
-def test_a_model_saved_whole_loads_where_tachoscope_is_not_imported(model: str, tmp_path: Path) -> None:
-    save = TRAINS + f"model = train()\ntorch.save({model}, 'whole.pt')\n"
-    load = """
-        import sys, torch
-        print(torch.load("whole.pt", weights_only=False)(torch.ones(1, 4)).shape)
-        assert not [name for name in sys.modules if name.startswith("tachoscope")]
-    """
+LOADS = """
+import sys, torch
+print(torch.load(sys.argv[1], weights_only=False)(torch.ones(1, 4)).shape)
+assert not [name for name in sys.modules if name.startswith("tachoscope")]
+"""
+
+
+def test_a_model_saved_whole_loads_where_tachoscope_is_not_imported(
+    failing: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    loaded = execute(tmp_path, sys.executable, script(tmp_path, LOADS), str(failing[0] / "work" / "watched.pt"))
+
+    assert loaded.stdout == "torch.Size([1, 1])\n", loaded.stderr
+
+
+@pytest.mark.bar  # what compiling changes of a model, the test below compares
+def test_a_compiled_model_saved_whole_does_so_too(tmp_path: Path) -> None:
+    save = TRAINS + "model = train()\ntorch.save(torch.compile(model, backend='eager'), 'whole.pt')\n"
     assert run_watched(tmp_path, sys.executable, script(tmp_path, save)).returncode == 0
 
-    loaded = execute(tmp_path, sys.executable, script(tmp_path, load))
+    loaded = execute(tmp_path, sys.executable, script(tmp_path, LOADS), "whole.pt")
 
     assert loaded.stdout == "torch.Size([1, 1])\n", loaded.stderr
 

@@ -29,20 +29,20 @@ def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as play:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
-        yield browser
+        context = browser.new_context(viewport={"width": 1280, "height": 1400})  # one, which compiles the scripts of pages once
+        context.set_default_timeout(PATIENCE_MS)
+        yield context
         browser.close()
 
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
     """A page that asks nobody else and never complains."""
-    context = browser.new_context(viewport={"width": 1280, "height": 1400})
-    context.set_default_timeout(PATIENCE_MS)
-    page, elsewhere, complaints = context.new_page(), list[str](), list[str]()
+    page, elsewhere, complaints = browser.new_page(), list[str](), list[str]()
     page.on("request", lambda one: elsewhere.append(one.url) if not one.url.startswith((address, "data:", "blob:")) else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     yield page
-    context.close()
+    page.close()
     assert not elsewhere
     assert not complaints
 
@@ -136,6 +136,7 @@ def test_it_is_compared_with_the_clean_run(page: Any, address: str) -> None:
     page.get_by_text(re.compile("Slower: .* beyond the noise; rank 1")).first.wait_for()
 
 
+@pytest.mark.bar  # without a browser in screens/jobs/test_job.py
 def test_the_runbook_is_open_where_its_link_leads(page: Any, address: str) -> None:
     at(page, address, "job?job=demo-input_straggler&class=input_straggler", "demo-input_straggler")
 

@@ -56,7 +56,7 @@ def clean(wheel: Path, tmp_path: Path) -> Clean:
     beats = [beat(wait_samples={"data_wait": {"sleep": 40}}, signals={"workers": 0.0})]
     spool.write_bytes(job([[STEP]] * 60, heartbeats=beats))
     made = Clean(tmp_path, spool)
-    pip("install", str(wheel), python=made.python)
+    pip("install", "--no-compile", str(wheel), python=made.python)  # of all that it brings; commands compile what they import
     return made
 
 

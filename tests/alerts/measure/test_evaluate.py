@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from slo_making import ACTIVITY, AGE, BAD, BEGIN, GOOD, LATENCY, USE, series, slo
@@ -225,7 +225,6 @@ def test_a_new_label_set_that_begins_above_zero_gives_no_rate_at_its_first_sampl
     assert sums(BAD, [*outcomes({"ok": 1.0}), late]) == {(): pytest.approx((0.0, 1.0))}
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 10**4), st.integers(0, 10**4)), min_size=3, max_size=30),
     factor=st.floats(1e-2, 1e3),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.detection_times import Case, measured, stand_in
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT
@@ -80,7 +80,6 @@ def test_promtools_prometheus_pages_at_the_same_evaluation_or_the_next() -> None
     assert (case.slo.name, "page", DOUBLE.title) not in seen
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.floats(0.9, 0.999), st.floats(0.0, 1.0), st.floats(0.001, 1.0), st.floats(60.0, 6 * HOUR))
 def test_a_tighter_target_pages_no_later_and_for_no_shorter(target: float, tighter: float, bad: float, lasts: float) -> None:
     loose = replace(AVAILABILITY, target=target, least_bad_events=0.0)

@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loader_simulation import waits
@@ -17,7 +17,6 @@ from tachoscope_analyzers.records.cores import Cores
 RATIOS = st.floats(0.01, 24.0)
 
 
-@settings(max_examples=40)
 @given(ratio=RATIOS, step=st.floats(0.01, 1.0))
 def test_with_the_advised_workers_no_step_waits_and_with_clearly_fewer_than_the_ratio_they_do(ratio: float, step: float) -> None:
     making, fewer = ratio * step, math.ceil(0.9 * ratio) - 1
@@ -28,7 +27,6 @@ def test_with_the_advised_workers_no_step_waits_and_with_clearly_fewer_than_the_
         assert sum(waits([making] * (20 * number), step, fewer)) > 0
 
 
-@settings(max_examples=40)
 @given(ratio=RATIOS, seed=st.integers(0, 1000))
 def test_batches_that_differ_by_half_hardly_wait_with_the_advised_workers(ratio: float, seed: int) -> None:
     source = random.Random(seed)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_making import BEGIN, OWN, FakeGpu, Held, gpu_job, write_job, write_samples
@@ -318,7 +318,6 @@ WINDOWS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(first=WINDOWS, second=WINDOWS, more=WINDOWS, rank=st.integers(0, 1))
 def test_more_throttling_never_costs_less(first: list[Held], second: list[Held], more: list[Held], rank: int) -> None:
     before = [FakeGpu(0, first), FakeGpu(1, second)]
@@ -327,7 +326,6 @@ def test_more_throttling_never_costs_less(first: list[Held], second: list[Held],
     assert lost(after) >= lost(before) - 1e-6
 
 
-@settings(deadline=None, max_examples=60)
 @given(held=WINDOWS)
 def test_no_more_is_lost_than_clocks_were_held_down_for_nor_than_was_computed(held: list[Held]) -> None:
     result = judged([FakeGpu(0, held)])[0]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from making import job, moved
@@ -230,7 +230,6 @@ def test_on_devices_where_stages_cannot_be_judged_no_stage_is_called_a_straggler
 SECONDS = st.floats(0.0001, 0.05)
 
 
-@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_whatever_the_stages_do_losses_sum_to_the_step_and_states_to_the_wall_time(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from making import beat, job, synchronous
@@ -266,7 +266,6 @@ def test_one_process_has_no_communication(tmp_path: Path) -> None:
 PHASE_SECONDS = st.dictionaries(st.sampled_from(PHASES), st.floats(0.0, 0.2), min_size=1)
 
 
-@settings(max_examples=60, deadline=None)
 @given(own=st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(PHASE_SECONDS, min_size=n, max_size=n), min_size=12, max_size=30)))
 def test_whatever_the_steps_states_sum_to_the_wall_time_and_losses_to_the_step(
     own: list[list[dict[str, float]]], tmp_path_factory: pytest.TempPathFactory

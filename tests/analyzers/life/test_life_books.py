@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from life_making import T0, PlantedLife
@@ -103,7 +103,6 @@ def report(planted: Planted, **options: Any) -> Report:
         return analyze_life(planted.life.load(Path(folder)), now=T0 + 1e6, **options)
 
 
-@settings(max_examples=60, deadline=None)
 @given(attempts, st.integers(1, 3))
 def test_planted_losses_are_found_and_states_sum_to_what_was_allocated(plan: list[dict[str, Any]], ranks: int) -> None:
     planted = Planted(plan, ranks)
@@ -120,7 +119,6 @@ def test_planted_losses_are_found_and_states_sum_to_what_was_allocated(plan: lis
     assert made.life.new_steps == planted.new_steps
 
 
-@settings(max_examples=40, deadline=None)
 @given(attempts, st.integers(1, 3), windows)
 def test_maintenance_takes_its_time_out_of_everything(
     plan: list[dict[str, Any]], ranks: int, maintenance: list[tuple[float, float]]

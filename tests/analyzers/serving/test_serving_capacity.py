@@ -30,8 +30,8 @@ def workload(shape: float = 1.0) -> Workload:
 
 def buckets(values: np.ndarray, bounds: tuple[float, ...], weights: np.ndarray | None = None) -> Buckets:
     weights = np.ones(len(values)) if weights is None else weights
-    counts = [float(weights[values <= bound].sum()) for bound in bounds]
-    return Buckets(bounds, (*counts, float(weights.sum())), float(values @ weights))
+    each = np.bincount(np.searchsorted(bounds, values), weights, minlength=len(bounds) + 1)
+    return Buckets(bounds, tuple(each.cumsum().tolist()), float(values @ weights))
 
 
 def recorded(
@@ -79,10 +79,11 @@ def recorded(
 @pytest.fixture(scope="module")
 def truth() -> float:
     """The knee of the planted engine by brute force: every rate, many other requests."""
+    requests = workload()
     rates = np.arange(50.0, 80.0, 1.0)
-    met = [capacity.point(PLANTED, workload(), rate, OBJECTIVES, seeds=range(50, 53)).met for rate in rates]
-    assert met[0]
-    return float(rates[met.index(False)] - 0.5)
+    too_many = next(rate for rate in rates if not capacity.point(PLANTED, requests, rate, OBJECTIVES, seeds=range(50, 53)).met)
+    assert too_many > 50.0
+    return float(too_many - 0.5)
 
 
 @pytest.mark.parametrize("rate", [25.0, pytest.param(40.0, marks=pytest.mark.bar), pytest.param(50.0, marks=pytest.mark.bar)])
@@ -225,20 +226,24 @@ def test_what_moves_the_knee_of_an_engine_short_of_places_is_more_places():
     assert found.limit == "ttft_p95"
 
 
-def test_refusing_some_requests_keeps_the_others_in_time_above_the_knee():
-    admission = capacity.capacity(model_of(PLANTED), OBJECTIVES).admission
+@pytest.fixture(scope="module")
+def planted() -> capacity.Capacity:
+    """What is found of the planted engine, with a forecast of 300 requests a second."""
+    return capacity.capacity(model_of(PLANTED), OBJECTIVES, forecast_rate=300.0)
+
+
+def test_refusing_some_requests_keeps_the_others_in_time_above_the_knee(planted: capacity.Capacity):
+    admission = planted.admission
 
     assert admission is not None
     assert admission.in_time_with > admission.in_time_without + 0.2
 
 
-def test_replicas_for_a_forecast_are_the_fewest_that_meet_the_objectives():
-    found = capacity.capacity(model_of(PLANTED), OBJECTIVES, forecast_rate=300.0)
-
-    assert found.forecast_replicas is not None
-    count = found.forecast_replicas[0]
-    assert found.knee * (count - 1) < 300 * 1.1
-    assert found.knee * (count + 1) > 300
+def test_replicas_for_a_forecast_are_the_fewest_that_meet_the_objectives(planted: capacity.Capacity):
+    assert planted.forecast_replicas is not None
+    count = planted.forecast_replicas[0]
+    assert planted.knee * (count - 1) < 300 * 1.1
+    assert planted.knee * (count + 1) > 300
 
 
 def test_objectives_that_one_request_alone_breaks_have_no_knee():
@@ -249,13 +254,11 @@ def test_objectives_that_one_request_alone_breaks_have_no_knee():
     assert found.levers == ()
 
 
-def test_the_knee_is_below_saturation_and_the_curve_rises_towards_it():
-    found = capacity.capacity(model_of(PLANTED), OBJECTIVES)
-
-    assert 0.7 * found.saturation < found.knee < found.saturation
-    latencies = [point.seconds["ttft_p95"] for point in found.curve]
+def test_the_knee_is_below_saturation_and_the_curve_rises_towards_it(planted: capacity.Capacity):
+    assert 0.7 * planted.saturation < planted.knee < planted.saturation
+    latencies = [point.seconds["ttft_p95"] for point in planted.curve]
     assert latencies == sorted(latencies)
-    assert [point.met for point in found.curve] == sorted((point.met for point in found.curve), reverse=True)
+    assert [point.met for point in planted.curve] == sorted((point.met for point in planted.curve), reverse=True)
 
 
 @pytest.mark.parametrize("text", ["ttft=1", "ttft_p95=fast", "speed_p95=1", "ttft_p0=1", "ttft_p95=-1", "ttft_p95=inf"])

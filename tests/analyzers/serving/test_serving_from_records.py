@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serving_making import BEGIN, Server
@@ -38,7 +38,6 @@ WINDOWS = st.lists(st.tuples(st.floats(1.0, 900.0), st.floats(0.1, 1.0), st.inte
 
 
 @given(REQUESTS, WINDOWS)
-@settings(max_examples=150, deadline=None)
 def test_sums_over_the_intervals_are_the_sums_over_the_records(requests: list[tuple], windows: list[tuple]) -> None:  # type: ignore[type-arg]
     server = Server()
     server.start()
@@ -75,7 +74,6 @@ def test_sums_over_the_intervals_are_the_sums_over_the_records(requests: list[tu
 
 
 @given(REQUESTS)
-@settings(max_examples=50, deadline=None)
 def test_states_of_requests_add_up_to_their_wall_time(requests: list[tuple]) -> None:  # type: ignore[type-arg]
     server = Server()
     for arrival, queued, prefill, gaps, rest, preempted in requests:

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planted_server import Engine, requests, serve
@@ -102,7 +102,6 @@ def test_looks_that_are_not_answered_without_a_restart_are_unexplained_not_idle_
     assert spent(seen).engines["cold_start"].sum() == 0.0
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(st.floats(0, 50), st.floats(0, 50), st.floats(0, 1), st.integers(0, 200), st.booleans()), min_size=2, max_size=30

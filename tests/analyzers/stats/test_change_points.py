@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope_analyzers.stats.arrays import Matrix
@@ -121,7 +121,6 @@ def test_a_million_steps_are_no_trouble() -> None:
     assert abs(found - 700_123) <= 50
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.floats(1e-4, 10.0), min_size=40, max_size=120),
     st.floats(1e-3, 1e3),

@@ -17,7 +17,11 @@ from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 
 RECORDING = Path(__file__).parents[2] / "fixtures" / "serving" / "moderate.serving.gz"
-ASKED = ("--objective", "ttft_p95=0.5", "--objective", "itl_p95=0.1", "--max-running", "128")
+ASKED = (
+    *("--objective", "ttft_p95=0.5", "--objective", "itl_p95=0.1", "--max-running", "128"),
+    *("--forecast-rate", "200", "--device", "NVIDIA L4"),
+)
+"""All tests of this recording ask for the same, so that it is simulated once."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -37,8 +41,7 @@ def simulated_once() -> Iterator[None]:
 
 
 def test_text_says_the_knee_in_a_sentence_and_what_moves_it(capsys: pytest.CaptureFixture[str]):
-    words = ("capacity", str(RECORDING), *ASKED, "--forecast-rate", "200", "--device", "NVIDIA L4")
-    assert call(words) == 0
+    assert call(("capacity", str(RECORDING), *ASKED)) == 0
 
     out = capsys.readouterr().out
     found = re.search(r"up to ([\d.]+) requests a second \(95 % interval ([\d.]+) to ([\d.]+)\)", out)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import command
 from processes import AgentProcess, agent_process
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_cli.common.output import console
@@ -48,8 +49,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def run(script: str, *arguments: str, store: Path | None = None) -> subprocess.CompletedProcess[str]:
     where = ["--store", str(store)] if store else []
-    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "job", *where, "--", sys.executable, script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    words = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "job", *where, "--", sys.executable, script, *arguments]
+    return subprocess.run(words, capture_output=True, text=True, timeout=400, check=False)
 
 
 def steps(store: Path, job: str = "job") -> list[int]:
@@ -94,8 +95,8 @@ def test_an_agent_that_dies_during_the_run_leaves_the_shipping_to_the_run(tmp_pa
 def test_a_run_says_that_it_waits_for_the_agent_and_why(tmp_path: Path, script: str) -> None:
     (tmp_path / "store").write_text("in the way")
     with agent_process(tmp_path):
-        command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "job", "--", sys.executable, script]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        words = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "job", "--", sys.executable, script]
+        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
         waits = process.stderr.readline()
         (tmp_path / "store").unlink()
@@ -167,10 +168,10 @@ def test_what_the_agent_did_for_the_demo_is_said_as_it_is(tmp_path: Path, capsys
 
 def test_check_says_whether_the_configuration_is_sound(tmp_path: Path) -> None:
     (tmp_path / "agent.yaml").write_text("port: 70000\nstor: x\n")
-    command = [sys.executable, "-m", "tachoscope_cli.main", "agent", "--check", "--config", str(tmp_path / "agent.yaml")]
-    bad = subprocess.run(command, capture_output=True, text=True, check=False)
+    check = ("agent", "--check", "--config", tmp_path / "agent.yaml")
+    bad = command(*check)
     (tmp_path / "agent.yaml").write_text("port: 7000\naddress: 0.0.0.0\n")
-    good = subprocess.run(command, capture_output=True, text=True, check=False)
+    good = command(*check)
 
     assert (bad.returncode, good.returncode) == (2, 0)
     assert "2 to fix" in bad.stderr

@@ -34,10 +34,28 @@ print("trained", flush=True)
 """
 
 
+COUNT = """
+import os, sys, time
+import tachoscope
+for number in range(int(sys.argv[1])):
+    tachoscope.step()
+    exec(sys.argv[2] if len(sys.argv) > 2 else "")
+print("trained", flush=True)
+"""
+"""Steps without torch, whose import takes most of the time of a training: for what happens to records, whoever makes them."""
+
+
 @pytest.fixture
 def train(tmp_path: Path) -> str:
     path = tmp_path / "train.py"
     path.write_text(TRAIN)
+    return str(path)
+
+
+@pytest.fixture
+def count(tmp_path: Path) -> str:
+    path = tmp_path / "count.py"
+    path.write_text(COUNT)
     return str(path)
 
 
@@ -70,9 +88,9 @@ def test_the_command_is_unchanged_and_every_step_is_in_the_store(train: str) -> 
     [pytest.param("sys.exit(7)", 7, "exit code 7", marks=pytest.mark.bar), ("os.kill(os.getpid(), 9)", 137, "killed by SIGKILL")],
 )
 def test_exit_codes_and_signals_pass_through_and_the_job_shows_as_failed(
-    train: str, code: str, exit_code: int, reason: str
+    count: str, code: str, exit_code: int, reason: str
 ) -> None:
-    done = run(sys.executable, train, "23", f"number == 16 and {code}")
+    done = run(sys.executable, count, "23", f"number == 16 and {code}")
 
     assert done.returncode == exit_code
     assert len(records().steps) == 17
@@ -134,9 +152,9 @@ def test_what_a_killed_run_left_behind_is_shipped_by_the_next(train: str) -> Non
     assert left_in_spool() == []
 
 
-def test_a_stop_signal_reaches_the_command_and_its_records_are_kept(train: str) -> None:
+def test_a_stop_signal_reaches_the_command_and_its_records_are_kept(count: str) -> None:
     command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "j", "--"]
-    process = subprocess.Popen([*command, sys.executable, train, "100000", "time.sleep(0.01)"])
+    process = subprocess.Popen([*command, sys.executable, count, "100000", "time.sleep(0.01)"])
     end = time.monotonic() + 60
     while not any(path.stat().st_size > 5000 for path in left_in_spool() if path.suffix == ".jsonl") and time.monotonic() < end:
         time.sleep(0.1)
@@ -230,10 +248,10 @@ def test_a_spool_that_cannot_be_written_lets_the_training_finish_and_counts(
     assert re.search(r"tachoscope: rank 0: 2[6-9] records dropped, the training was not affected", done.stderr), done.stderr
 
 
-def test_a_store_that_cannot_be_written_keeps_the_records_in_the_spool(train: str, tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_keeps_the_records_in_the_spool(count: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    done = run(sys.executable, train, "23", options=("--job", "j", "--store", str(tmp_path / "file" / "store")))
+    done = run(sys.executable, count, "23", options=("--job", "j", "--store", str(tmp_path / "file" / "store")))
 
     assert (done.returncode, done.stdout) == (0, "trained\n")
     assert "the records stay in" in done.stderr
@@ -245,9 +263,9 @@ _UNDER_MOUNT = 'mount -t tmpfs -o "$1" tmpfs "$TACHOSCOPE_SPOOL" || exit 99; shi
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare to mount a small tmpfs")
 @pytest.mark.parametrize("options", ["size=256k", pytest.param("ro", marks=pytest.mark.bar)])
-def test_with_a_real_full_or_read_only_spool_the_training_finishes_and_the_counter_says_how_many(train: str, options: str) -> None:
+def test_with_a_real_full_or_read_only_spool_the_training_finishes_and_the_counter_says_how_many(count: str, options: str) -> None:
     Path(os.environ["TACHOSCOPE_SPOOL"]).mkdir()
-    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "j", "--", sys.executable, train, "1000"]
+    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "j", "--", sys.executable, count, "1000"]
 
     done = subprocess.run(["unshare", "-m", "sh", "-c", _UNDER_MOUNT, "sh", options, *command], capture_output=True, text=True)
     if done.returncode == 99:

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpointing import summed
@@ -26,7 +26,6 @@ def test_the_checksum_is_what_sha256sum_says(tmp_path: Path) -> None:
     assert (found.checksum, found.bytes, found.path) == (f"sha256:{said}", 700_021, "")
 
 
-@settings(max_examples=50, deadline=None)
 @given(content=st.binary(max_size=5000), chunk_bytes=st.integers(1, 6000), drop_cache=st.booleans())
 def test_it_does_not_depend_on_how_the_file_is_read(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, chunk_bytes: int, drop_cache: bool

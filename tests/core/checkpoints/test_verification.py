@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpointing import summed
@@ -55,7 +55,6 @@ def test_a_checkpoint_that_is_as_it_was_saved_is_sound_and_was_read_whole(tmp_pa
     assert found.bytes == sum(seen) == sum(path.stat().st_size for path in folder.iterdir())
 
 
-@settings(max_examples=60, deadline=None)
 @given(rank=st.integers(0, 1), place=st.integers(0, 4999), bit=st.integers(0, 7))
 def test_any_flipped_bit_is_found_and_its_file_named(
     tmp_path_factory: pytest.TempPathFactory, rank: int, place: int, bit: int

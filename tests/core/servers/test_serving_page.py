@@ -7,7 +7,7 @@ import time
 import timeit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
@@ -66,13 +66,11 @@ lines = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(lines, max_size=25))
 def test_lines_of_known_metrics_with_any_labels_and_values_are_sound_or_refused(rows: list[str]) -> None:
     read_or_refuse("\n".join(rows) + "\n")
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(MADE), st.data())
 def test_a_page_that_is_damaged_anywhere_is_sound_or_refused(page: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(page)))
@@ -80,7 +78,6 @@ def test_a_page_that_is_damaged_anywhere_is_sound_or_refused(page: str, data: st
     read_or_refuse(page[:start] + data.draw(st.text(max_size=20)) + page[end:])
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(garbage: bytes) -> None:
     with pytest.raises(TachoscopeError, match="not a page of an inference server"):
@@ -165,7 +162,6 @@ def test_the_openmetrics_form_with_exemplars_says_the_same() -> None:
     assert read(text, 5.0).engines[0].histograms["first_token_seconds"].counts == (0, 1, 1)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.text(max_size=20), st.floats(0, 1e12), max_size=5))
 def test_what_prometheus_s_own_client_writes_is_read_back(by_model: dict[str, float]) -> None:
     registry = CollectorRegistry()

@@ -97,7 +97,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch:
             read(tmp_path / "a.gz")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_recording_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     file = tmp_path / "a.serving.gz"

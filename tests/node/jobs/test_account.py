@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from making import envelope
@@ -219,7 +219,6 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(EVENTS)
 def test_whatever_happens_in_whichever_order_the_states_add_up_to_the_wall_time(events: list[tuple[str, float]]) -> None:
     live = JobRegistry(Limits())

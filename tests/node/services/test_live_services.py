@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processes import AgentProcess, wait_for
@@ -65,7 +65,6 @@ SECONDS = st.floats(0.0, 30.0)
 
 
 @given(st.lists(st.tuples(SECONDS, SECONDS, st.lists(SECONDS, max_size=5), SECONDS, st.sampled_from(OUTCOMES)), max_size=30))
-@settings(max_examples=100, deadline=None)
 def test_states_add_up_to_the_wall_time_and_outcomes_to_the_requests(requests: list[Any]) -> None:
     server = Server()
     server.start()

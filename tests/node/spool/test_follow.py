@@ -45,7 +45,7 @@ def mutated(line: bytes, chance: random.Random) -> bytes:
     return bytes(data).replace(b"\n", b"") + b"\n"
 
 
-def test_a_hundred_thousand_mutated_lines_do_no_harm(tmp_path: Path) -> None:
+def test_thousands_of_mutated_lines_do_no_harm(tmp_path: Path) -> None:
     clock, chance = FakeClock(), random.Random(23)
     agent = agent_of(tmp_path, clock=clock)
     victim = honest(tmp_path, clock)
@@ -58,12 +58,12 @@ def test_a_hundred_thousand_mutated_lines_do_no_harm(tmp_path: Path) -> None:
     victim.seq = 1
     directory = tmp_path / "spool" / "hostile"
     directory.mkdir()
-    lines = [sound[0], *(mutated(chance.choice(sound), chance) for _ in range(100_000))]
+    lines = [sound[0], *(mutated(chance.choice(sound), chance) for _ in range(20_000))]
     (directory / spool.segment_name(str(uuid.uuid4()), 0)).write_bytes(b"".join(lines))
     victim.step(forward=0.25)
     pass_seconds(agent, clock, 20)
 
-    assert value(agent, "tachoscope_agent_records_total") + sum(agent.live.rejected.values()) >= 100_000
+    assert value(agent, "tachoscope_agent_records_total") + sum(agent.live.rejected.values()) >= 20_000
     assert value(agent, "tachoscope_steps_total", "honest", "0") == 1
     assert value(agent, "tachoscope_time_seconds_total", "honest", "0", "compute") == 0.25
     page = Exposition(agent.families, lambda: agent.ticks).page()
@@ -75,13 +75,13 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_ten_thousand_job_names_stay_below_the_budget_of_series(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_thousands_of_job_names_stay_below_the_budget_of_series(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     agent, open_before = agent_of(tmp_path, clock=clock, limits={"jobs": 32, "ranks": 64, "segments": 256}), open_files()
     victim = honest(tmp_path, clock)
     pass_seconds(agent, clock, 1)
-    for number in range(10_000):
-        forger = Process(tmp_path / "spool" / f"pod-{number % 20}", job=f"job-{number}", rank=number)
+    for number in range(3_000):
+        forger = Process(tmp_path / "spool" / f"pod-{number % 6}", job=f"job-{number}", rank=number)
         forger.clock = clock
         forger.start()
         forger.spool.close()
@@ -96,8 +96,8 @@ def test_ten_thousand_job_names_stay_below_the_budget_of_series(tmp_path: Path, 
     assert series < 60 * 64 + 500
     assert value(agent, "tachoscope_agent_rejected_total", "over_limit") > 0
     assert sum("over_limit" in record.message for record in caplog.records) == 1
-    assert len(agent.follower.segments()) <= 20 * 256 + 1
-    assert open_files() - open_before < 20 * 256 + 200
+    assert len(agent.follower.segments()) <= 6 * 256 + 1
+    assert open_files() - open_before < 6 * 256 + 200
 
 
 def test_a_line_of_hundreds_of_megabytes_is_passed_over_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope_core.records.records import MAX_LINE_BYTES
@@ -40,7 +40,6 @@ def test_a_line_is_taken_once_it_is_whole(tmp_path: Path) -> None:
     assert one.shippable() == len(b"first\nsecond\n")
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(0, 3 * CHUNK_BYTES), max_size=8))
 def test_lines_of_any_length_come_whole_and_in_order(tmp_path_factory: pytest.TempPathFactory, lengths: list[int]) -> None:
     wanted = [bytes([65 + number % 26]) * length for number, length in enumerate(lengths)]

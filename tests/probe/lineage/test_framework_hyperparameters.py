@@ -39,6 +39,15 @@ def test_arguments_of_the_transformers_trainer_that_are_no_defaults_are_recorded
     assert not {"output_dir", "hub_token", "num_train_epochs", "weight_decay"} & set(seen())
 
 
+def fits(first: object, second: object) -> None:
+    fit = framework_hyperparameters.of_lightning(lambda trainer, model: "fitted")
+    assert fit(None, first) == "fitted"
+    assert seen() == {"width": 64, "api_key": "***"}
+    assert fit(None, model=second) == "fitted"
+    assert seen() == {"width": 32, "api_key": "***"}
+
+
+@pytest.mark.bar  # imports lightning
 def test_hyperparameters_of_a_lightning_module_are_recorded() -> None:
     import lightning
 
@@ -47,11 +56,15 @@ def test_hyperparameters_of_a_lightning_module_are_recorded() -> None:
             super().__init__()
             self.save_hyperparameters()
 
-    fit = framework_hyperparameters.of_lightning(lambda trainer, model: "fitted")
-    assert fit(None, Module(64, "abc")) == "fitted"
-    assert seen() == {"width": 64, "api_key": "***"}
-    assert fit(None, model=Module(32, "abc")) == "fitted"
-    assert seen() == {"width": 32, "api_key": "***"}
+    fits(Module(64, "abc"), Module(32, "abc"))
+
+
+def test_hyperparameters_of_a_model_that_has_them_as_one_of_lightning_are_recorded() -> None:
+    class Module:
+        def __init__(self, width: int, api_key: str) -> None:
+            self.hparams = {"width": width, "api_key": api_key}
+
+    fits(Module(64, "abc"), Module(32, "abc"))
 
 
 def test_a_model_without_hyperparameters_trains_as_ever() -> None:

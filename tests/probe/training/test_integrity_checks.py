@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope.training.integrity import Checks, checksum, from_environment, not_finite
@@ -17,7 +17,6 @@ def model(seed: int = 0) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Conv2d(3, 5, 3).to(memory_format=torch.channels_last))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     dtype=st.sampled_from(DTYPES),
     shape=st.tuples(st.integers(1, 5), st.integers(1, 7)),

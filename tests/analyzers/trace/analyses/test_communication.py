@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planting import MAIN, Planted
@@ -133,7 +133,6 @@ SPANS = st.lists(st.tuples(st.booleans(), st.integers(0, 300), st.integers(0, 60
 """Kernels: whether they communicate, start and duration in us, device."""
 
 
-@settings(deadline=None, max_examples=40)
 @given(spans=SPANS)
 def test_exposed_time_is_the_collectives_time_without_any_computing(spans, tmp_path_factory) -> None:
     trace = Planted()

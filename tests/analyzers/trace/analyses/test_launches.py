@@ -89,7 +89,7 @@ def test_launches_are_summed_by_their_outermost_operator_and_by_step(tmp_path: P
     assert steps["call_percent"].tolist() == [1.5, 1.5]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 300), st.integers(1, 200)), min_size=1, max_size=30))
 def test_the_integral_of_the_queue_is_the_time_all_work_spent_in_it(tmp_path: Path, planted: list[tuple[int, int, int]]) -> None:
     trace, free, waited = Planted(), {}, 0

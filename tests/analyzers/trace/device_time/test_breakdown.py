@@ -95,7 +95,7 @@ def planted(pieces: list[tuple[str, int, int, int]]) -> tuple[Planted, dict[str,
     return trace, truth
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PIECES)
 def test_planted_work_comes_back_to_the_nanosecond(tmp_path: Path, pieces: list[tuple[str, int, int, int]]) -> None:
     trace, truth = planted(pieces)

@@ -185,7 +185,7 @@ def test_the_line_of_code_is_the_innermost_one_outside_of_torch(tmp_path: Path) 
     assert set(table["source"]) == {"train.py(42): log"}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(["loader", "sync", "malloc", "launch", "queued"]), min_size=1, max_size=25), st.integers(20, 900))
 def test_plant_so_many_of_each_cause_and_find_so_many(tmp_path: Path, planted: list[str], length: int) -> None:
     trace, now = Planted(), T

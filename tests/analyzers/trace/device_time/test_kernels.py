@@ -17,7 +17,7 @@ US = 1_000
 T = 1_000_000 * US
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.sampled_from(["volta_sgemm_1", "ncclDevKernel_x", "my_kernel"]), st.integers(0, 2), st.integers(1, 30_000)),

@@ -98,7 +98,7 @@ def test_a_trace_without_any_event_has_an_empty_ledger(tmp_path: Path) -> None:
     assert step_states(TraceView(Planted().read(tmp_path))).empty
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10_000), st.integers(1, 60))
 def test_whatever_a_trace_holds_its_ledger_adds_up(tmp_path: Path, seed: int, count: int) -> None:
     dice = random.Random(seed)

@@ -42,7 +42,7 @@ def test_other_threads_do_not_count(tmp_path: Path) -> None:
     assert cut(planted.read(tmp_path), 100, 200) == [(100, 200, "mine")]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=12),
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), min_size=1, max_size=5),

@@ -63,7 +63,7 @@ def test_the_kernels_of_a_graph_share_their_launch(tmp_path: Path) -> None:
     assert len(set(work.launch.tolist())) == 1
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     calls=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 50)), max_size=8),
     kernels=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50)), max_size=8),

@@ -179,7 +179,7 @@ def test_a_trace_without_events_has_no_steps(tmp_path: Path) -> None:
     assert steps.step_at(np.array([T])).tolist() == [-1]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.integers(1, 500), st.integers(0, 900), st.integers(0, 3_000)), min_size=1, max_size=23),
 )

@@ -16,7 +16,7 @@ from tachoscope_analyzers.trace.graph.removals import EVERYTHING, Selection, tim
 from tachoscope_analyzers.trace.graph.replay import Replay
 from tachoscope_analyzers.trace.reading.read import read
 
-MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @MANY

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope_analyzers.trace.ranks.clock_alignment import UNKNOWN_ERROR, clocks, completed, group_offsets
@@ -33,7 +33,6 @@ def ends(offsets: list[int], count: int = 20, scatter: float = 0.0, seed: int = 
     return true + np.array(offsets, dtype=np.int64)[:, None] + noise
 
 
-@settings(deadline=None, max_examples=60)
 @given(offsets=st.lists(st.integers(-(10**13), 10**13), min_size=2, max_size=9))
 def test_clocks_are_found_to_the_nanosecond_where_collectives_end_together(offsets) -> None:
     found = group_offsets(matched(ends(offsets), list(range(len(offsets)))))

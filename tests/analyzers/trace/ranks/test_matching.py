@@ -1,6 +1,6 @@
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, match
@@ -32,7 +32,6 @@ def irregular(count: int, seed: int = 1) -> list[int]:
     return np.cumsum(rng.integers(5 * MILLISECOND, 15 * MILLISECOND, count)).tolist()
 
 
-@settings(deadline=None, max_examples=60)
 @given(count=st.integers(8, 40), first=st.integers(-4, 4), offset=st.integers(-(10**12), 10**12), seed=st.integers(0, 99))
 def test_the_same_collectives_are_found_whenever_a_recording_began_and_whatever_its_clock_says(count, first, offset, seed) -> None:
     ends = irregular(count + 8, seed)

@@ -40,7 +40,7 @@ def test_members_one_after_the_other_are_one_text(pack: Callable[[bytes], bytes]
     assert b"".join(blocks_of(tmp_path, b"".join(pack(part) for part in parts))) == TEXT
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(0, 400), max_size=8), read_bytes=st.integers(1, 50), block_bytes=st.integers(1, 300))
 def test_sizes_of_blocks_and_members_do_not_matter(sizes: list[int], read_bytes: int, block_bytes: int, tmp_path: Path) -> None:
     parts = [TEXT[:size] for size in sizes]

@@ -205,7 +205,7 @@ def test_arrays_of_objects_beside_and_within_events_are_not_taken_for_events(tmp
         assert trace.meta.rank == 2
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     events=st.lists(
         st.fixed_dictionaries(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope_node.gpu.workloads.grpc_unary import CallError, call
@@ -195,7 +195,6 @@ def test_an_answer_that_is_not_one_message_is_an_error(tmp_path: Path) -> None:
         assert ask(tmp_path / "s") == b"a"
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     frames=st.lists(
         st.tuples(st.integers(0, 12), st.integers(0, 255), st.sampled_from([0, 1, 2, 3, 2**31 - 1]), st.binary(max_size=60)),

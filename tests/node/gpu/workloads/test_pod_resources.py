@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.fake_kubelet import kubelet, published_messages
@@ -97,7 +97,6 @@ _container = st.fixed_dictionaries({"name": _name, "gpus": st.lists(st.integers(
 _pod = st.fixed_dictionaries({"name": _name, "namespace": _name, "containers": st.lists(_container, max_size=3)})
 
 
-@settings(max_examples=100, deadline=None)
 @given(pods=st.lists(_pod, max_size=5), numbers=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4))
 def test_whatever_else_a_pod_has_exactly_its_gpus_are_told(
     messages: dict[str, Any], pods: list[dict[str, Any]], numbers: list[int]

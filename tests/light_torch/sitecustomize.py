@@ -1,0 +1,75 @@
+"""For processes that tests start: PyTorch imports two large parts of itself when something asks for them, not each time.
+
+Making an optimizer, its steps and DistributedDataParallel import `torch._dynamo` to tell torch.compile what not to trace: two
+seconds of a processor in each process. And the import of torch ends with `torch._meta_registrations`, which says what shapes
+operators give for tensors without data: a third of all that it takes. What is here stands in the place of both until anything
+of them is used; then the real ones are imported. Fake tensors use the first, and with it comes the second.
+"""
+
+import importlib
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+META = "torch._meta_registrations"
+
+
+class Later(ModuleType):
+    """A module that is imported when something asks for anything of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # of imports, and of looks at all modules
+            raise AttributeError(name)
+        return getattr(self.real(), name)
+
+    def real(self) -> ModuleType:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return importlib.import_module(self.__name__)
+
+
+class Dynamo(Later):
+    """What PyTorch asks of torch._dynamo where nothing is compiled."""
+
+    trace_rules = SimpleNamespace(clear_lru_cache=lambda: None)
+    utils = SimpleNamespace(get_optimize_ddp_mode=lambda: "ddp_optimizer")
+
+    @staticmethod
+    def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
+        return fn if fn is not None else lambda decorated: decorated
+
+    @staticmethod
+    def graph_break(msg: str = "") -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return self.real().__path__ if name == "__path__" else super().__getattr__(name)  # a module below it is imported
+
+    def real(self) -> ModuleType:
+        if isinstance(meta := sys.modules.get(META), Later):
+            meta.real()  # without it, modules of PyTorch would import each other in a circle
+        return super().real()
+
+
+class MetaRegistrations:
+    """Finds `torch._meta_registrations` once, as a module to be imported later."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name != META:
+            return None
+        sys.meta_path.remove(self)
+        return ModuleSpec(name, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Later(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do the one thing that its import does and that nothing asks it for: without a metaclass there are no generators."""
+        torch = sys.modules["torch"]
+        if hasattr(torch._C, "_set_generator_metaclass"):
+            torch._C._set_generator_metaclass(importlib.import_module("torch._opaque_base").OpaqueBaseMeta)
+
+
+sys.meta_path.insert(0, MetaRegistrations())
+sys.modules["torch._dynamo"] = Dynamo("torch._dynamo")
