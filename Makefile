@@ -71,6 +71,7 @@ bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints
 	$(BIN)/python benchmarks/board_queries.py --write
 	$(BIN)/python -m benchmarks.explorer_pages.pages --write
 	$(BIN)/python benchmarks/watch.py --write
+	$(BIN)/python benchmarks/long_jobs.py --write
 	$(BIN)/python benchmarks/profile_idle.py --write
 	$(BIN)/python benchmarks/profile_starts.py --write
 	$(BIN)/python benchmarks/install_matrix.py --write

@@ -1,0 +1,160 @@
+"""What storing, compacting and judging a long job takes: records of simulated ranks in a directory store, as agents ship them.
+
+python benchmarks/long_jobs.py                     # 64 ranks, 4 and 24 hours; prints
+python benchmarks/long_jobs.py --hours 4 336       # two weeks: an hour of making records
+python benchmarks/long_jobs.py --write             # and writes docs/develop/measurements.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sections import write_section
+
+from tachoscope_core.records import records
+
+JOB = "long"
+STEP_SECONDS = 2.0
+FLUSH_STEPS = 150
+"""Five minutes, the agent's default on an object store."""
+_MEANS_NS = {"data_wait": 110e6, "forward": 600e6, "backward": 1190e6, "optimizer": 99e6, "other": 1e6}
+_LATE_RANK = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds that a command took, on the clock and of processors, and the most memory that it had."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    resident_bytes: int
+
+
+def segment(rank: int, ranks: int, first: int, last: int, begin: float) -> bytes:
+    """Return what a rank records in some steps, as its probe writes it: whole nanoseconds that vary by some per cent."""
+    chance = random.Random(rank * 1_000_003 + first)
+    who: dict[str, Any] = {"job": JOB, "attempt": 0, "writer": writer(rank)}
+    who |= {"rank": rank, "local_rank": rank % 8, "host": f"node-{rank // 8}"}
+    rows: list[records.Record] = []
+    if first == 0:
+        more = {"world_size": ranks, "pid": 1000 + rank, "cpu_threads": 1, "cpu_count": 64}
+        rows.append(records.JobStarted(**who, **more, seq=0, time=begin, monotonic_ns=1))
+    for step in range(first, last):
+        end = step + 1
+        ns = {name: round(mean * (1 + 0.02 * chance.gauss(0, 1))) for name, mean in _MEANS_NS.items()}
+        ns["data_wait"] += 400_000_000 if rank == _LATE_RANK else 0
+        ns["backward"] += round(STEP_SECONDS * 1e9) - sum(ns.values())
+        cpu = {name: round(value * (1 - 0.02 * chance.random())) for name, value in ns.items()}
+        cpu |= {"backward": round(7e8 * (1 + 0.01 * chance.random())), "data_wait": round(1e6 * chance.random())}
+        now = {"time": begin + end * STEP_SECONDS + 1e-4 * chance.random(), "monotonic_ns": round(end * STEP_SECONDS * 1e9)}
+        rows.append(
+            records.StepDone(
+                **who,
+                **now,
+                seq=2 * end,
+                step=end,
+                wall_seconds=sum(ns.values()) / 1e9,
+                phase_seconds={name: value / 1e9 for name, value in ns.items()},
+                cpu_seconds={name: value / 1e9 for name, value in cpu.items()},
+                run_delay_seconds={"step": round(1e6 * chance.random()) / 1e9, "backward": 0.0},
+                samples=32,
+            )
+        )
+        if step % 2:
+            seen: dict[str, Any] = {"signals": {"process_cpu_seconds": 3.9 + 0.1 * chance.random(), "ticks": 40}}
+            seen |= {"wait_samples": {"forward": {"cpu": 6}}, "where": {"forward": {"train.py:40 forward": 6}}}
+            rows.append(records.Heartbeat(**who, **now, seq=2 * end + 1, step=end, phase="forward", window_seconds=4.0, **seen))
+    return b"".join(map(records.encode, rows))
+
+
+def writer(rank: int) -> str:
+    """Return who writes a rank's records."""
+    return str(uuid.UUID(int=rank + 1))
+
+
+def make(root: Path, ranks: int, hours: float) -> int:
+    """Write a job that ended now into a store; return the bytes of its records as JSON lines."""
+    steps, bytes_ = round(hours * 3600 / STEP_SECONDS), 0
+    begin = time.time() - steps * STEP_SECONDS
+    for first in range(0, steps, FLUSH_STEPS):
+        last = min(first + FLUSH_STEPS, steps)
+        written = begin + last * STEP_SECONDS + 1.0
+        day = time.strftime("%Y-%m-%d", time.gmtime(begin + first * STEP_SECONDS))
+        for rank in range(ranks):
+            folder = root / f"jobs/{JOB}/records/date={day}/host=node-{rank // 8}"
+            folder.mkdir(parents=True, exist_ok=True)
+            content = segment(rank, ranks, first, last, begin)
+            bytes_ += len(content)
+            path = folder / f"{writer(rank)}-a0-{first * 1000:016d}.jsonl.gz"
+            path.write_bytes(gzip.compress(content, 1))
+            os.utime(path, (written, written))
+    return bytes_
+
+
+def run(*command: str) -> Measured:
+    """Run a command of tachoscope in a process of its own."""
+    began = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "tachoscope_cli.main", *command], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, command
+    return Measured(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10)
+
+
+def stored(root: Path) -> tuple[int, int]:
+    """Return how many objects a store has, and their bytes."""
+    sizes = [path.stat().st_size for path in root.rglob("*") if path.is_file()]
+    return len(sizes), sum(sizes)
+
+
+def measure(root: Path, ranks: int, hours: float) -> list[str]:
+    """Return rows of the table about a job of that length."""
+    json_bytes = make(root, ranks, hours)
+    rows = []
+
+    def row(what: str, took: Measured) -> None:
+        times = f"{took.wall_seconds:.1f} | {took.cpu_seconds:.1f} | {took.resident_bytes >> 20}"
+        rows.append(f"| {hours:g} h | {what} | {times} |")
+        sys.stderr.write(f"{rows[-1]}\n")
+
+    where = ("--store", str(root))
+    objects, bytes_ = stored(root)
+    row(f"`analyze`, {objects:,} segments, {bytes_ / 1e6:.0f} MB", run("analyze", *where))
+    row("`store compact`", run("store", "compact", "--at-rest", "0.001s", *where))
+    objects, bytes_ = stored(root)
+    row(f"`analyze`, {objects} objects, {bytes_ / 1e6:.0f} MB, {bytes_ / json_bytes:.1%} of the JSON lines", run("analyze", *where))
+    row("`analyze --last 1h`", run("analyze", "--last", "1h", *where))
+    return rows
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure, and print or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=64)
+    parser.add_argument("--hours", type=float, nargs="+", default=[4.0, 24.0])
+    parser.add_argument("--write", action="store_true")
+    chosen = parser.parse_args(words)
+    table = ["| job | command | seconds | of processors | most memory, MiB |", "|---|---|---|---|---|"]
+    for hours in chosen.hours:
+        with tempfile.TemporaryDirectory() as folder:
+            table += measure(Path(folder), chosen.ranks, hours)
+    about = f"A job of {chosen.ranks} ranks, steps of {STEP_SECONDS:g} s, a segment a rank and 5 minutes, a late rank."
+    text = f"{about}\n\n" + "\n".join(table)
+    sys.stdout.write(text + "\n")
+    if chosen.write:
+        write_section("long_jobs", text)
+
+
+if __name__ == "__main__":
+    main()
