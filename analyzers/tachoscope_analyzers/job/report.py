@@ -64,6 +64,7 @@ def report_of(job: JobRecords, decided: Classification, calibration: Calibration
         lineage=lineage(job),
         review=review(job),
         course=course(job, steps, split),
+        earlier=job.earlier,
     )
 
 

@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -18,10 +18,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tachoscope_analyzers.records.load import MEASURED
+from tachoscope_analyzers.records.hourly import Judging
+from tachoscope_analyzers.records.load import MEASURED, JobRecords, from_store
 from tachoscope_analyzers.records.step_parquet import StepWriter
 from tachoscope_analyzers.records.step_table import StepTable, has_columns_for
 from tachoscope_core.records import records
+from tachoscope_core.report.report import JudgedInterval, Report
 from tachoscope_core.storage.compacted import CompactedList, CompactedWriter, segments_left, stray_objects
 from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment, written_time
 
@@ -31,6 +33,8 @@ MOST_STEPS = 4_000_000
 """Of a compacted set, which is made in memory: about 150 MB of columns."""
 _GROUP_BYTES = 32 << 20
 """Of JSON lines that are sorted at a time: a row group."""
+_GROUP_SECONDS = 3600.0
+"""A row group ends at the latest after so long: it is what is judged as one, and the least that is read of a window."""
 _LINE_OBJECT_BYTES = 8 << 20
 
 
@@ -45,11 +49,18 @@ class Compacted:
     broken: tuple[str, ...] = ()
 
 
-def compact_job(store: Store, job: str, *, now: float, at_rest_seconds: float = AT_REST_SECONDS) -> Compacted:
+def compact_job(
+    store: Store,
+    job: str,
+    *,
+    now: float,
+    at_rest_seconds: float = AT_REST_SECONDS,
+    judge: Callable[[JobRecords], Report] | None = None,
+) -> Compacted:
     """Compact a job's days that are over, or all of a job at rest. May be killed, and run again, at any time.
 
     Args:
-        now: Unix seconds.
+        now: Unix seconds. judge: judges an hour of a training; None: nothing is judged.
 
     Raises:
         TachoscopeError: the store cannot be read or written.
@@ -65,10 +76,12 @@ def compact_job(store: Store, job: str, *, now: float, at_rest_seconds: float = 
         day = _day_of(segment)
         if resting or date.fromisoformat(day) <= last_day:
             by_day[day].append(segment)
-    found = Compacted()
+    found, judging = Compacted(), None
+    if judge is not None and by_day:
+        judging = Judging(job, judge, from_store(store, job, ends_only=True).starts)
     for day, segments in sorted(by_day.items()):
         segments.sort(key=lambda segment: (written[segment.path], segment.path))
-        found = _sum(found, _compact_day(store, job, day, segments, written))
+        found = _sum(found, _compact_day(store, job, day, segments, written, judging))
     return found
 
 
@@ -92,9 +105,11 @@ def _sum(one: Compacted, other: Compacted) -> Compacted:
     )
 
 
-def _compact_day(store: Store, job: str, day: str, segments: Sequence[StoredSegment], written: dict[str, float]) -> Compacted:
+def _compact_day(
+    store: Store, job: str, day: str, segments: Sequence[StoredSegment], written: dict[str, float], judging: Judging | None
+) -> Compacted:
     found = Compacted()
-    making = _SetInMaking()
+    making = _SetInMaking(judging)
     for segment in segments:
         try:
             making.add(job, segment, store.read(segment), written[segment.path])
@@ -104,12 +119,13 @@ def _compact_day(store: Store, job: str, day: str, segments: Sequence[StoredSegm
             continue
         if making.steps >= MOST_STEPS:
             found = _sum(found, making.write(store, job, day))
-            making = _SetInMaking()
+            making = _SetInMaking(judging)
     return _sum(found, making.write(store, job, day)) if making.segments else found
 
 
 @dataclass(slots=True, eq=False)
 class _SetInMaking:
+    judging: Judging | None = None
     segments: list[StoredSegment] = field(default_factory=list)
     steps: int = 0
     _written: float = 0.0
@@ -118,20 +134,25 @@ class _SetInMaking:
     _step_file: StepWriter | None = None
     _rows: list[records.StepDone] = field(default_factory=list)
     _row_bytes: int = 0
+    _group_since: float = 0.0
+    _beside: list[records.AnyRecord] = field(default_factory=list)
+    _intervals: list[JudgedInterval] = field(default_factory=list)
     _measured: list[tuple[float, bytes]] = field(default_factory=list)
     _measured_count: int = 0
     _measured_file: _LineWriter = field(default_factory=lambda: _LineWriter())
     _others: list[bytes] = field(default_factory=list)
 
     def add(self, job: str, segment: StoredSegment, content: bytes, written: float) -> None:
+        if self._row_bytes and (self._row_bytes >= _GROUP_BYTES or written - self._group_since >= _GROUP_SECONDS):
+            self._end_group()
+        if not self._row_bytes:
+            self._group_since = written
         for line in io.BytesIO(content):
             self._add_line(job, line)
         self.segments.append(segment)
         self._written = max(self._written, written)
         self._json_bytes += len(content)
         self._row_bytes += len(content)
-        if self._row_bytes >= _GROUP_BYTES:
-            self._end_group()
 
     def _add_line(self, job: str, line: bytes) -> None:
         try:
@@ -150,7 +171,10 @@ class _SetInMaking:
         ):
             self._rows.append(record)
             self.steps += 1
-        elif line.startswith(MEASURED) and line.endswith(b"\n"):
+            return
+        if self.judging is not None and record.job == job:
+            self._beside.append(record)
+        if line.startswith(MEASURED) and line.endswith(b"\n"):
             self._measured.append((record.time, line))
         else:
             self._others.append(line)
@@ -158,7 +182,9 @@ class _SetInMaking:
     def _end_group(self) -> None:
         """Write what was added since the last group as row groups."""
         steps = StepTable.of(self._rows)
-        self._rows, self._row_bytes = [], 0
+        if self.judging is not None:
+            self._intervals += self.judging.interval(steps, self._beside)
+        self._rows, self._row_bytes, self._beside = [], 0, []
         if len(steps):
             self._step_file = self._step_file or StepWriter(steps)
             stored = self._step_file.exactly_stored(steps)
@@ -193,6 +219,7 @@ class _SetInMaking:
             written=self._written,
             json_bytes=self._json_bytes,
             writers=replaced,
+            intervals=self._intervals,
         )
         objects[f"{name}.json.gz"] = _packed(msgspec.json.encode(holds))  # last: from now on the set counts
         objects = {key: data for key, data in objects.items() if data}

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_analyzers.records.window import moment, no_step_within, within
-from tachoscope_core.report.report import QualityNote
+from tachoscope_core.report.report import JudgedInterval, QualityNote
 from tachoscope_core.storage.compacted import segments_left
 from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 
@@ -151,4 +151,41 @@ def read_part(
         severity="note",
         means="the report is about what came since; --from and --to choose another part",
     )
-    return replace(found, left_out=note)
+    return replace(found, left_out=note, earlier=earlier_intervals(store, job, before=first))
+
+
+def earlier_intervals(store: Store, job: str, *, before: float) -> list[JudgedInterval]:
+    """Return how a job was judged before a time, Unix seconds; neighbours of which the same was found are one."""
+    _, _, sets = segments_left(store, job)
+    every = sorted((one for each in sets for one in each.holds.intervals), key=lambda one: (one.start, one.end))
+    joined: list[JudgedInterval] = []
+    for one in every:
+        if one.start >= before:
+            break
+        if joined and _what_was_found(joined[-1]) == _what_was_found(one):
+            joined[-1] = _joined(joined[-1], one)
+        else:
+            joined.append(one)
+    return joined
+
+
+def _what_was_found(one: JudgedInterval) -> tuple[object, ...]:
+    worst = one.findings[0] if one.findings else None
+    return (one.attempt, worst and (worst.class_, worst.severity, worst.ranks))
+
+
+def _joined(one: JudgedInterval, other: JudgedInterval) -> JudgedInterval:
+    """Return two intervals as one: means by step, findings of the longer one."""
+    part = other.steps / (one.steps + other.steps)
+    shares = None
+    if one.compute_share is not None and other.compute_share is not None:
+        shares = one.compute_share * (1 - part) + other.compute_share * part
+    return JudgedInterval(
+        start=one.start,
+        end=max(one.end, other.end),
+        attempt=one.attempt,
+        steps=one.steps + other.steps,
+        step_seconds=one.step_seconds * (1 - part) + other.step_seconds * part,
+        compute_share=shares,
+        findings=max(one, other, key=lambda each: each.steps).findings,
+    )

@@ -22,7 +22,7 @@ from tachoscope_core.jobs.shared_ranks import SharedRank, claims, shared_ranks
 from tachoscope_core.records import records
 from tachoscope_core.records.base import MAX_STEP_SECONDS
 from tachoscope_core.redaction import redact
-from tachoscope_core.report.report import QualityNote, Source
+from tachoscope_core.report.report import JudgedInterval, QualityNote, Source
 from tachoscope_core.storage import shard_quarantine, spool
 from tachoscope_core.storage.compacted import CompactedSet, compacted_sets, segments_left
 from tachoscope_core.storage.recent_segments import RecentSegments
@@ -39,7 +39,7 @@ class JobRecords:
 
     `released`: when a person last took a data shard off the quarantine list, in Unix seconds by shard; only a store knows that.
     `gpus`: what the store holds of the GPUs that it ran on. `partial`: only the first and last records were read.
-    `left_out`: which part of a long job was not.
+    `left_out`: which part of a long job was not; `earlier`: how that was judged when it was compacted.
     `shared`: ranks that several processes claimed at the same time; in the records each has one of its own.
     """
 
@@ -72,6 +72,7 @@ class JobRecords:
     gpus: gpu_samples.Gpus = field(default_factory=gpu_samples.Gpus)
     partial: bool = False
     left_out: QualityNote | None = None
+    earlier: list[JudgedInterval] = field(default_factory=list)
     shared: list[SharedRank] = field(default_factory=list)
 
     def beats_of(self, writers: Sequence[str]) -> list[list[records.Heartbeat]]:
@@ -348,6 +349,13 @@ def _of_job(chunks: Iterable[bytes], path: str, job: str | None, tables: Iterabl
         steps=steps,
         shared=shared,
     )
+
+
+def of_rows(job: str, rows: Iterable[records.AnyRecord], steps: StepTable) -> JobRecords:
+    """Return records that were read already as a job: steps, and all others."""
+    others = [row for _, row in sorted({(row.writer, row.seq): row for row in rows}.items())]
+    steps = _plausible(steps.in_order()[0])
+    return JobRecords(job, Source(path="", records=len(others) + len(steps)), **_by_kind(others), steps=steps)
 
 
 _MOST_LOST_STEPS = 1_000_000

@@ -42,9 +42,11 @@ def compact(
 ) -> None:
     """Turn the records of past days into Parquet: a few objects in place of thousands, read several times as fast.
 
-    Reports stay the same. May run beside agents and readers, may be killed, and goes on when it is run again.
+    Reports stay the same, and those on long jobs show what came before the part that they judge: each hour of a training is judged
+    as it is compacted. May run beside agents and readers, may be killed, and goes on when it is run again.
     """
     needs_analysis()
+    from tachoscope_analyzers.job.report import analyze
     from tachoscope_analyzers.records.compaction import compact_job
     from tachoscope_core.storage.store import Store
 
@@ -57,7 +59,7 @@ def compact(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         for job in bar.track(jobs or known, description="compacting jobs"):
-            done = compact_job(opened, job, now=time.time(), at_rest_seconds=seconds)
+            done = compact_job(opened, job, now=time.time(), at_rest_seconds=seconds, judge=analyze)
             for fault in done.broken:
                 print_notice(f"left as it is: {fault}")
             if done.sets:

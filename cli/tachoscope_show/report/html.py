@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tachoscope_core.report.report import Ledger, Report, speedup_text
 from tachoscope_show.life import words as life_words
-from tachoscope_show.report import change_rows, comparison_words, finding_words, trend_words, verdict_words
+from tachoscope_show.report import change_rows, comparison_words, earlier_words, finding_words, trend_words, verdict_words
 from tachoscope_show.report.trend_picture import picture
 from tachoscope_show.serving import words as serving_words
 from tachoscope_show.text.pages import rendered
@@ -40,6 +40,7 @@ def render(report: Report) -> str:
             by_rank=_by_rank(report),
             changes=change_rows.rows(report.changes),
             comparison=rendered("comparison.html", one=report.comparison, words=comparison_words) if report.comparison else "",
+            earlier=earlier_words,
             said=trend_words.lines(report),
             drawn=picture(report.course) if report.course else None,
             words=finding_words,

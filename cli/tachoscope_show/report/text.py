@@ -12,7 +12,7 @@ from rich.text import Text
 from tachoscope_core.report.report import Evidence, Finding, QualityNote, Report, Source, speedup_text
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.life import text as life_text
-from tachoscope_show.report import comparison_text, lineage_words, trend_words, verdict_words
+from tachoscope_show.report import comparison_text, earlier_words, lineage_words, trend_words, verdict_words
 from tachoscope_show.report.change_rows import rows
 from tachoscope_show.report.finding_words import (
     culprits_text,
@@ -35,6 +35,7 @@ from tachoscope_show.text.state_bar import bar, filled
 from tachoscope_show.text.units import counted, percent, seconds
 
 _SEVERITY_STYLE = {"critical": "bold white on red", "warning": "bold black on yellow", "info": "bold black on green"}
+_EARLIER_STYLE = {"critical": "red", "warning": "yellow"}
 _QUALITY_STYLE = {"bad": "bold red", "limited": "yellow", "note": "dim"}
 
 
@@ -89,8 +90,18 @@ def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
         yield from serving_text.parts(report, report.serving, console)
     if report.comparison:
         yield Group(*comparison_text.parts(report.comparison))
+    if report.earlier:
+        yield _earlier(report)
     if over_run := trend_words.lines(report):
         yield Group(Text("over the run", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in over_run))
+
+
+def _earlier(report: Report) -> RenderableType:
+    table = Table(*earlier_words.COLUMNS, box=None, padding=(0, 2, 0, 0))
+    for row in earlier_words.rows(report.earlier):
+        table.add_row(*row.words, style=_EARLIER_STYLE.get(row.severity, ""))
+    more = earlier_words.left_out(report.earlier)
+    return Group(Text(earlier_words.TITLE, style="bold"), table, *([Text(more)] if more else []))
 
 
 def _headline(report: Report) -> Text:

@@ -198,6 +198,33 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     names: int = 1
 
 
+class IntervalFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a finding says of an interval; see `Finding`."""
+
+    class_: str = msgspec.field(name="class")
+    severity: Severity
+    seconds_per_step: float
+    share: float
+    ranks: list[int] | Literal["all"]
+
+
+class JudgedInterval(msgspec.Struct, frozen=True, kw_only=True):
+    """Part of a long job, as it was judged when its records were compacted: an hour or less, or several that were judged alike.
+
+    Attributes:
+        start, end: Unix seconds. attempt: whose steps they are. steps: that all ranks have. step_seconds: their mean.
+        compute_share: of the time of these steps; None: not measured. findings: warnings and worse, the largest loss first.
+    """
+
+    start: float
+    end: float
+    attempt: int
+    steps: int
+    step_seconds: float
+    compute_share: float | None
+    findings: list[IntervalFinding]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One analysis. The main ledger stands first; findings are ordered by loss, largest first."""
 
@@ -224,6 +251,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Of a server of requests: then steps are requests, and ranks are engines."""
     course: Trend | None = None
     """How the run went, from its step records."""
+    earlier: list[JudgedInterval] = []
+    """Of a long job: what came before the window, in order of time."""
     comparison: Comparison | None = None
     """Against the step records of another run; against a profiler trace: `baseline` and `changes`."""
 

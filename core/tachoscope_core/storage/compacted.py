@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.report.report import JudgedInterval
 from tachoscope_core.storage.store import Store, StoredSegment, unpacked, written_time
 
 _LIST = ".json.gz"
@@ -34,7 +35,7 @@ class CompactedList(msgspec.Struct, frozen=True):
     Attributes:
         steps, measured: rows of its Parquet objects; 0: there is no such object. line_objects: how many objects of lines it has.
         begin, end: Unix seconds of its first and last record. written: when the last of its segments was written.
-        json_bytes: of the lines that the segments held.
+        json_bytes: of the lines that the segments held. intervals: how the training went, hour by hour.
     """
 
     steps: int
@@ -45,6 +46,7 @@ class CompactedList(msgspec.Struct, frozen=True):
     written: float
     json_bytes: int
     writers: list[CompactedWriter]
+    intervals: list[JudgedInterval] = []
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,70 @@
+"""A long job hour by hour: each hour is judged once, as it is compacted, by the same rules as a job that is looked at now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tachoscope_analyzers.records.load import JobRecords, of_rows
+from tachoscope_analyzers.records.step_table import StepTable, StepTableBuilder
+from tachoscope_core.records import records
+from tachoscope_core.report.report import IntervalFinding, JudgedInterval, Report
+
+_MOST_FINDINGS = 3
+
+
+class Judging:
+    """Judges the hours of a job one after the other, in the order in which its records were written.
+
+    Args:
+        judge: makes the report. starts: who the processes of the job are.
+    """
+
+    def __init__(self, job: str, judge: Callable[[JobRecords], Report], starts: Sequence[records.JobStarted]) -> None:
+        self._job, self._judge = job, judge
+        self._starts = {start.writer: start for start in starts}
+        self._waiting: StepTable = StepTable()
+
+    def interval(self, steps: StepTable, beside: Sequence[records.AnyRecord]) -> list[JudgedInterval]:
+        """Return what is found of an hour; nothing where it holds no step that all ranks have.
+
+        Steps that not all ranks have yet wait for the next hour: nodes ship minutes apart.
+        """
+        self._starts |= {row.writer: row for row in beside if isinstance(row, records.JobStarted)}
+        builder = StepTableBuilder()
+        for part in (self._waiting, steps):
+            builder.add_table(part)
+        steps = builder.table()
+        if not steps:
+            return []
+        attempt = steps.last_attempt()
+        steps = steps.in_attempt(attempt)
+        last = min(steps.last_of_each_writer("step").values())
+        self._waiting = steps.take(steps.column("step") > last)
+        common = steps.take(steps.column("step") <= last)
+        known = [start for start in self._starts.values() if start.attempt == attempt]
+        others = [row for row in beside if not isinstance(row, records.JobStarted)]
+        try:
+            report = self._judge(of_rows(self._job, [*known, *others], common))
+        except Exception:  # records are foreign: what cannot be judged must not keep it from being compacted
+            return []
+        return [_interval(report, attempt)] if np.isfinite(report.step_seconds.mean) else []
+
+
+def _interval(report: Report, attempt: int) -> JudgedInterval:
+    grave = [one for one in report.findings if one.severity in ("critical", "warning")]
+    return JudgedInterval(
+        start=report.window.start,
+        end=report.window.end,
+        attempt=attempt,
+        steps=report.window.steps,
+        step_seconds=report.step_seconds.mean,
+        compute_share=report.goodput,
+        findings=[
+            IntervalFinding(
+                class_=one.class_, severity=one.severity, seconds_per_step=one.seconds_per_step, share=one.share, ranks=one.ranks
+            )
+            for one in grave[:_MOST_FINDINGS]
+        ],
+    )

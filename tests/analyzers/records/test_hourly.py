@@ -1,0 +1,96 @@
+"""A long job is judged hour by hour as it is compacted, and a report on its newest part shows what came before."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from making import job as lines_of
+from making import synchronous
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.records import judged_part
+from tachoscope_analyzers.records.compaction import compact_job
+from tachoscope_analyzers.records.judged_part import earlier_intervals, read_part
+from tachoscope_core.records import records
+from tachoscope_core.report.report import JudgedInterval
+from tachoscope_core.storage.store import Store
+from tachoscope_show.report import html
+from tachoscope_show.report.earlier_words import rows
+
+HOURS, STEPS_AN_HOUR, RANKS = 4, 180, 2
+"""Steps of 20 s."""
+FLUSH_STEPS = 15
+BEGIN = 1.7e9
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Four hours, of which rank 1 waits for its data in the second; the nodes of the ranks ship at different times."""
+    own = []
+    for number in range(HOURS * STEPS_AN_HOUR):
+        late = 6.0 if number // STEPS_AN_HOUR == 1 else 0.0
+        own.append([{"data_wait": 0.1 + late * rank, "forward": 6.0, "backward": 13.0 - late} for rank in range(RANKS)])
+    steps, blocked = synchronous(own, transfer=0.5)
+    store = Store(str(tmp_path_factory.mktemp("hourly")))
+    by_rank: dict[int, list[bytes]] = {rank: [] for rank in range(RANKS)}
+    for line in lines_of(steps, blocked=blocked).splitlines(keepends=True):
+        by_rank[records.decode(line).rank].append(line)
+    for rank, lines in by_rank.items():
+        for first in range(0, len(lines), FLUSH_STEPS + 3 * rank):
+            some = lines[first : first + FLUSH_STEPS + 3 * rank]
+            row = records.decode(some[-1])
+            begin = records.decode(some[0]).time
+            path = store.write(
+                "planted", host=f"n{rank}", writer=row.writer, attempt=0, offset=first, time=begin, lines=b"".join(some)
+            )
+            os.utime(path, (row.time + 1.0, row.time + 1.0))
+    compact_job(store, "planted", now=time.time(), judge=analyze)
+    return store
+
+
+def earlier(store: Store) -> list[JudgedInterval]:
+    return earlier_intervals(store, "planted", before=float("inf"))
+
+
+def test_the_fault_is_named_with_its_hour_and_neighbours_without_one_are_joined(store: Store) -> None:
+    before, fault, after = earlier(store)
+
+    assert [one.findings for one in (before, after)] == [[], []]
+    assert (fault.findings[0].class_, fault.findings[0].ranks) == ("input_straggler", [1])
+    assert fault.findings[0].seconds_per_step == pytest.approx(6.0, rel=0.1)
+    hour = 20.0 * STEPS_AN_HOUR
+    assert fault.start == pytest.approx(before.start + hour, abs=1000) and fault.end == pytest.approx(fault.start + hour, abs=1000)
+
+
+def test_each_step_that_all_ranks_have_is_judged_once_though_nodes_ship_at_different_times(store: Store) -> None:
+    total = sum(one.steps for one in earlier(store))
+
+    assert HOURS * STEPS_AN_HOUR - 5 <= total <= HOURS * STEPS_AN_HOUR
+
+
+def test_a_report_on_the_newest_part_shows_them_in_text_and_on_its_page(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judged_part, "MOST_RECORDS", STEPS_AN_HOUR)
+
+    report = analyze(read_part(store, "planted"))
+
+    assert [one.findings[0].class_ for one in report.earlier if one.findings] == ["input_straggler"]
+    assert all(one.start < report.window.start for one in report.earlier)
+    (row,) = [row for row in rows(report.earlier) if row.severity]
+    assert row.words[-1].startswith("input_straggler, rank 1: 6.0")
+    assert row.words[-1] in html.render(report)
+
+
+def test_a_judge_that_fails_keeps_nothing_from_being_compacted(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    content = lines_of([[{"forward": 1.0}]] * 20)
+    path = store.write("planted", host="n", writer="0" * 8, attempt=0, offset=0, time=BEGIN, lines=content)
+    os.utime(path, (BEGIN, BEGIN))
+
+    def fails(_job: object) -> None:
+        raise ZeroDivisionError
+
+    assert compact_job(store, "planted", now=time.time(), judge=fails).sets == 1  # type: ignore[arg-type]
+    assert earlier(store) == []
