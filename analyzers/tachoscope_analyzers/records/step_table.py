@@ -5,6 +5,7 @@ A step takes 100 to 250 bytes here, as a `StepDone` with its dictionaries about 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
@@ -203,7 +204,25 @@ def _known_phases(seconds: dict[str, float]) -> dict[str, float]:
 
 def has_columns_for(step: StepDone) -> bool:
     """Return whether a table has a column for every part of a step."""
-    return all(getattr(step, kind).keys() <= names.keys() for kind, names in _PARTS.items())
+    return _known_names((*step.phase_seconds,), (*step.cpu_seconds,), (*step.run_delay_seconds,), (*step.device_seconds,))
+
+
+@functools.lru_cache(maxsize=1024)
+def _known_names(*names: tuple[str, ...]) -> bool:
+    """Return whether there are columns for parts of these names, in the order of `_PARTS`; steps of a process have the same."""
+    return all(set(own) <= known.keys() for own, known in zip(names, _PARTS.values(), strict=True))
+
+
+def _part_columns(dicts: Sequence[dict[str, float]], names: Mapping[str, str]) -> dict[str, Array]:
+    """Return a column for each name that any of the dictionaries has."""
+    first = (*dicts[0],)
+    if all((*one,) == first for one in dicts):  # as of one process: whole rows at once
+        values = np.array([(*one.values(),) for one in dicts], np.float64)
+        return {names[name]: values[:, place].copy() for place, name in enumerate(first) if name in names}
+    seen = {name for one in dicts for name in one}
+    return {
+        column: np.array([one.get(name, np.nan) for one in dicts], np.float64) for name, column in names.items() if name in seen
+    }
 
 
 class StepTableBuilder:
@@ -228,12 +247,9 @@ class StepTableBuilder:
             block[name] = np.array([getattr(row, name) for row in rows], COLUMNS[name])
         for kind, names in _PARTS.items():
             dicts: list[dict[str, float]] = [getattr(row, kind) for row in rows]
-            seen = {name for one in dicts for name in one}
-            if kind == "phase_seconds" and not seen <= names.keys():
-                dicts, seen = [_known_phases(one) for one in dicts], {*seen, "other"}
-            for name, column in names.items():
-                if name in seen:
-                    block[column] = np.array([one.get(name, np.nan) for one in dicts], np.float64)
+            if kind == "phase_seconds" and not all(one.keys() <= names.keys() for one in dicts):
+                dicts = [_known_phases(one) for one in dicts]
+            block |= _part_columns(dicts, names)
         self._blocks.append((len(rows), block))
 
     def add_table(self, steps: StepTable) -> None:

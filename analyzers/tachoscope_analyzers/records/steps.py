@@ -460,6 +460,6 @@ def lines_seen(job: JobRecords, steps: Steps, phase: str, ranks: list[int] | Non
     wanted = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if ranks is None or rank in ranks}
     seen: Counter[str] = Counter()
     for beat in job.heartbeats:
-        if beat.writer in wanted:
-            seen.update(beat.where.get(phase, {}))
+        if beat.writer in wanted and (lines := beat.where.get(phase)):
+            seen.update(lines)
     return +seen

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from tachoscope_cli.common import answers
+from tachoscope_cli.common import answers, verdict
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis, print_notice, store_url
 from tachoscope_cli.common.output import console, write_json
 from tachoscope_core.errors import TachoscopeError
@@ -46,6 +46,7 @@ def compact(
     as it is compacted. May run beside agents and readers, may be killed, and goes on when it is run again.
     """
     needs_analysis()
+    verdict.prepare_process()
     from tachoscope_analyzers.job.report import analyze
     from tachoscope_analyzers.records.compaction import compact_job
     from tachoscope_core.storage.store import Store

@@ -59,8 +59,7 @@ def bus_bytes(job: JobRecords, steps: Steps) -> float | None:
     last = last_steps(rows)
     moved = sum(row.bytes * bus_factor(row.collective, row.group_size or steps.world_size) / last[row.writer] for row in rows)
     exchanged = [
-        max((beat.signals.get("gradient_bytes", 0.0) for beat in job.heartbeats if beat.writer == writer), default=0.0)
-        for writer in steps.writers
+        max((beat.signals.get("gradient_bytes", 0.0) for beat in beats), default=0.0) for beats in job.beats_of(steps.writers)
     ]
     moved += sum(exchanged) * bus_factor("all_reduce", steps.world_size)
     return moved / len(steps.writers) if moved else None
