@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from tachoscope_cli.common import answers, verdict
-from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis, print_notice, store_url
+from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, print_notice, store_url
 from tachoscope_cli.common.output import console, write_json
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
@@ -45,7 +45,6 @@ def compact(
     Reports stay the same, and those on long jobs show what came before the part that they judge: each hour of a training is judged
     as it is compacted. May run beside agents and readers, may be killed, and goes on when it is run again.
     """
-    needs_analysis()
     verdict.prepare_process()
     from tachoscope_analyzers.job.report import analyze
     from tachoscope_analyzers.records.compaction import compact_job
