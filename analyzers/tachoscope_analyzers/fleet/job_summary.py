@@ -128,7 +128,8 @@ def _training(job: JobRecords, common: JobSummary, now: float, prices: Sequence[
     report = None
     if steps is not None:
         report, why = _result_or_reason(lambda: analyze(job))
-    life, _ = _result_or_reason(lambda: analyze_life(job, prices=prices, now=now))
+    # The life of a job of which only the newest part was read is not known.
+    life = None if job.left_out else _result_or_reason(lambda: analyze_life(job, prices=prices, now=now))[0]
     worst = _gravest(report, life)
     bad = next((note.what for note in report.quality if note.severity == "bad"), "") if report is not None else why
     summary = msgspec.structs.replace(
@@ -140,6 +141,8 @@ def _training(job: JobRecords, common: JobSummary, now: float, prices: Sequence[
     )
     if steps is not None:
         summary = _with_steps(summary, steps)
+        if job.left_out:
+            summary = msgspec.structs.replace(summary, steps=int(steps["step"].max()))
     if report is not None:
         summary = msgspec.structs.replace(
             summary, ranks=report.ranks, goodput_last=report.goodput, mean_step=report.step_seconds.mean

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,14 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from tachoscope_analyzers.records import gpu_samples, step_parquet
+from tachoscope_analyzers.records.plausible_steps import plausible_steps
 from tachoscope_analyzers.records.step_table import StepTable, StepTableBuilder
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.shared_ranks import SharedRank, claims, shared_ranks
 from tachoscope_core.records import records
-from tachoscope_core.records.base import MAX_STEP_SECONDS
 from tachoscope_core.redaction import redact
 from tachoscope_core.report.report import JudgedInterval, QualityNote, Source
 from tachoscope_core.storage import shard_quarantine, spool
@@ -325,7 +323,7 @@ def _of_job(chunks: Iterable[bytes], path: str, job: str | None, tables: Iterabl
     read = by_job.pop(chosen)
     rows = [row for _, row in sorted(read.others.items())]
     every, repeated = read.steps.table().in_order()
-    steps = _plausible(every)
+    steps = plausible_steps(every)
     shared = shared_ranks(claims([*rows, *steps.last_of_writers()]))
     if shared:
         rows, steps = _each_its_rank(rows, shared), _steps_of_own_rank(steps, shared)
@@ -354,66 +352,8 @@ def _of_job(chunks: Iterable[bytes], path: str, job: str | None, tables: Iterabl
 def of_rows(job: str, rows: Iterable[records.AnyRecord], steps: StepTable) -> JobRecords:
     """Return records that were read already as a job: steps, and all others."""
     others = [row for _, row in sorted({(row.writer, row.seq): row for row in rows}.items())]
-    steps = _plausible(steps.in_order()[0])
+    steps = plausible_steps(steps.in_order()[0])
     return JobRecords(job, Source(path="", records=len(others) + len(steps)), **_by_kind(others), steps=steps)
-
-
-_MOST_LOST_STEPS = 1_000_000
-
-
-def _plausible(steps: StepTable) -> StepTable:
-    """Return the steps without those whose numbers cannot be true; what no phase covers is `other`."""
-    if not len(steps):
-        return steps
-    wall, numbers = steps.column("wall_seconds"), steps.column("step")
-    phases = np.nansum([steps.column(f"{phase}_seconds") for phase in records.PHASES], axis=0)
-    kept = (wall <= MAX_STEP_SECONDS) & (np.abs(phases - wall) <= 1e-6 + 0.01 * wall)
-    begin = 0
-    for own in steps.by_writer().values():
-        in_order = np.zeros(len(own), dtype=bool)
-        in_order[_in_order(own)] = True
-        part = slice(begin, begin + len(own))
-        kept[part] &= in_order & (numbers[part] <= _MOST_LOST_STEPS + 2 * len(own))
-        begin += len(own)
-    left = wall - phases
-    if (unnamed := np.abs(left) > 1e-6).any():
-        other = steps.column("other_seconds")
-        steps = steps.with_column("other_seconds", np.where(unnamed, np.maximum(np.nan_to_num(other) + left, 0.0), other))
-    return steps if kept.all() else steps.take(kept)
-
-
-def _in_order(steps: StepTable) -> Sequence[int]:
-    """Return the places of the most steps of a process, given in the order of writing, of which none ends or is numbered before an
-    earlier one. Of these the ones are left that begin after the one before has ended.
-    """
-    numbers, ends_ns, wall_ns = steps.column("step"), steps.column("monotonic_ns"), steps.column("wall_seconds") * 1e9
-    # `follows`: more than a microsecond, and a hundredth of the step, clocks of one process do not differ by.
-    begins_ns = ends_ns - wall_ns + 0.01 * wall_ns + 1e3
-    if ((numbers[1:] > numbers[:-1]) & (begins_ns[1:] >= ends_ns[:-1])).all():
-        return range(len(steps))
-    places = np.array(_rising(ends_ns.tolist()))
-    places = places[_rising(numbers[places].tolist())]
-    found = [int(places[0])]
-    for place in places[1:].tolist():
-        if numbers[place] > numbers[found[-1]] and begins_ns[place] >= ends_ns[found[-1]]:
-            found.append(place)
-    return found
-
-
-def _rising(values: Sequence[int]) -> list[int]:
-    """Return the indices of the longest part of a series that never falls."""
-    ends: list[int] = []  # the least last value of a part of each length, and which index that has
-    last: list[int] = []
-    before: list[int] = []
-    for index, value in enumerate(values):
-        length = bisect_right(ends, value)
-        before.append(last[length - 1] if length else -1)
-        ends[length : length + 1], last[length : length + 1] = [value], [index]
-    part, index = [], last[-1]
-    while index >= 0:
-        part.append(index)
-        index = before[index]
-    return part[::-1]
 
 
 def _steps_of_own_rank(steps: StepTable, shared: Iterable[SharedRank]) -> StepTable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tachoscope_analyzers.flight_recorder.read import read_sound
 from tachoscope_analyzers.flight_recorder.report import report as of_dumps
 from tachoscope_analyzers.job.report import analyze
@@ -48,7 +50,8 @@ def report_on(
     if serving_job(found):
         from tachoscope_cli.inputs.live_server import analyze_service
 
-        return analyze_service(found, looking), []
+        report = analyze_service(found, looking)
+        return msgspec.structs.replace(report, quality=[*report.quality, *([found.left_out] if found.left_out else [])]), []
     refuse_looks(looking.option_given)
     return analyze(found), other_attempts(found, store)
 

@@ -26,7 +26,13 @@ class EarlierRow:
 def rows(earlier: Sequence[JudgedInterval]) -> list[EarlierRow]:
     """Return a row for each interval; of very many the gravest and longest."""
     kept = sorted(earlier, key=lambda one: (-_loss(one), -one.steps))[:_SHOWN]
-    return [_row(one) for one in sorted(kept, key=lambda one: one.start)]
+    in_order = sorted(kept, key=lambda one: one.start)
+    return [EarlierRow(words(one), one.findings[0].severity if one.findings else "") for one in in_order]
+
+
+def gravest(earlier: Sequence[JudgedInterval]) -> list[JudgedInterval]:
+    """Return the intervals in which something was found, those that lost most first."""
+    return sorted((one for one in earlier if one.findings), key=lambda one: -_loss(one))
 
 
 def left_out(earlier: Sequence[JudgedInterval]) -> str:
@@ -39,11 +45,12 @@ def _loss(one: JudgedInterval) -> float:
     return sum(found.seconds_per_step for found in one.findings) * one.steps
 
 
-def _row(one: JudgedInterval) -> EarlierRow:
+def words(one: JudgedInterval) -> tuple[str, ...]:
+    """Return what an interval says in each of the columns."""
     began = datetime.fromtimestamp(one.start, UTC).strftime("%m-%d %H:%M")
     share = "-" if one.compute_share is None else percent(one.compute_share)
-    words = (began, duration(one.end - one.start), f"{one.steps:,}", seconds(one.step_seconds), share)
-    return EarlierRow((*words, ", ".join(map(_found, one.findings)) or "-"), one.findings[0].severity if one.findings else "")
+    found = ", ".join(map(_found, one.findings)) or "-"
+    return (began, duration(one.end - one.start), f"{one.steps:,}", seconds(one.step_seconds), share, found)
 
 
 def _found(one: IntervalFinding) -> str:

@@ -20,7 +20,7 @@ import streamlit as st
 
 from tachoscope_analyzers.data.prices import shipped_prices
 from tachoscope_analyzers.fleet.job_summary import JobSummary, summarise, unreadable
-from tachoscope_analyzers.records import load
+from tachoscope_analyzers.records.judged_part import read_part
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import cache_dir
 from tachoscope_core.storage.store import Store
@@ -59,7 +59,7 @@ def cached_summary(url: str, job: str, written: float, now: float) -> JobSummary
 def make(url: str, job: str, written: float, now: float) -> JobSummary:
     """Judge a job, and keep its summary. Never fails: a job that cannot be read has a summary that says so."""
     try:
-        records = load.from_store(Store(url), job)
+        records = read_part(Store(url), job)
         summary = summarise(records, now=now, written=written, prices=shipped_prices())
     except TachoscopeError as error:
         summary = unreadable(job, written, str(error))

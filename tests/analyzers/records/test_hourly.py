@@ -8,47 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from hourly_making import HOURS, STEPS_AN_HOUR, hourly_store
 from making import job as lines_of
-from making import synchronous
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records import judged_part
 from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_analyzers.records.judged_part import earlier_intervals, read_part
-from tachoscope_core.records import records
 from tachoscope_core.report.report import JudgedInterval
 from tachoscope_core.storage.store import Store
 from tachoscope_show.report import html
 from tachoscope_show.report.earlier_words import rows
 
-HOURS, STEPS_AN_HOUR, RANKS = 4, 180, 2
-"""Steps of 20 s."""
-FLUSH_STEPS = 15
 BEGIN = 1.7e9
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Four hours, of which rank 1 waits for its data in the second; the nodes of the ranks ship at different times."""
-    own = []
-    for number in range(HOURS * STEPS_AN_HOUR):
-        late = 6.0 if number // STEPS_AN_HOUR == 1 else 0.0
-        own.append([{"data_wait": 0.1 + late * rank, "forward": 6.0, "backward": 13.0 - late} for rank in range(RANKS)])
-    steps, blocked = synchronous(own, transfer=0.5)
-    store = Store(str(tmp_path_factory.mktemp("hourly")))
-    by_rank: dict[int, list[bytes]] = {rank: [] for rank in range(RANKS)}
-    for line in lines_of(steps, blocked=blocked).splitlines(keepends=True):
-        by_rank[records.decode(line).rank].append(line)
-    for rank, lines in by_rank.items():
-        for first in range(0, len(lines), FLUSH_STEPS + 3 * rank):
-            some = lines[first : first + FLUSH_STEPS + 3 * rank]
-            row = records.decode(some[-1])
-            begin = records.decode(some[0]).time
-            path = store.write(
-                "planted", host=f"n{rank}", writer=row.writer, attempt=0, offset=first, time=begin, lines=b"".join(some)
-            )
-            os.utime(path, (row.time + 1.0, row.time + 1.0))
-    compact_job(store, "planted", now=time.time(), judge=analyze)
-    return store
+    return hourly_store(tmp_path_factory.mktemp("hourly"))
 
 
 def earlier(store: Store) -> list[JudgedInterval]:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tachoscope_analyzers.records.plausible_steps import plausible_steps
 from tachoscope_analyzers.records.step_table import DEVICE_SEGMENTS, StepTable, StepTableBuilder
+from tachoscope_core.records import records
 from tachoscope_core.records.records import PHASES, StepDone
 
 WRITERS = ("b", "a", "c")
@@ -78,6 +80,11 @@ def test_what_a_newer_probe_calls_by_a_phase_of_its_own_is_other() -> None:
     (row,) = StepTable.of([step(phase_seconds={"forward": 1.0, "prefetch": 0.25, "other": 0.5})])
 
     assert row.phase_seconds == {"forward": 1.0, "other": 0.75}
+
+
+@given(steps(st.just(1)))
+def test_a_step_is_plausible_by_the_rule_that_the_agent_has(row: StepDone) -> None:
+    assert len(plausible_steps(StepTable.of([row]))) == (records.plausible(row) and row.step <= 1_000_002)
 
 
 def test_a_part_that_no_step_has_is_not_kept() -> None:

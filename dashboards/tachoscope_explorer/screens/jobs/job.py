@@ -15,6 +15,7 @@ from tachoscope_explorer.page.context import Context, look_at
 from tachoscope_explorer.page.finding_card import show_findings
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import escape_markdown, nothing, problem
+from tachoscope_explorer.screens.jobs import earlier as job_earlier
 from tachoscope_explorer.screens.jobs import life as job_life
 from tachoscope_explorer.screens.jobs import saved_report as job_saved
 from tachoscope_explorer.screens.jobs import time as job_time
@@ -100,6 +101,7 @@ def _run(context: Context, run: Run) -> None:
     if look is not whole:
         _window(context, look)
     show_findings(context, report)
+    job_earlier.show(context, look.report.earlier)
     job_time.show(context, whole, look, (start, end))
     job_life.show(run)
     job_facts.show(report)

@@ -1,0 +1,54 @@
+"""The page of a long job: the newest part is judged, and what came before is shown and can be looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exploring import open_page, words
+from hourly_making import HOURS, STEPS_AN_HOUR, hourly_store
+from tachoscope_analyzers.records import judged_part
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(hourly_store(tmp_path_factory.mktemp("long")).url)
+
+
+@pytest.fixture(autouse=True)
+def long_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judged_part, "MOST_RECORDS", STEPS_AN_HOUR)
+
+
+def milliseconds(unix: float) -> str:
+    return str(round(unix * 1e3))
+
+
+def test_what_came_before_is_a_table_with_a_link_to_the_hour_of_the_fault(store: Path) -> None:
+    shown = open_page("job", store, job="planted")
+
+    assert not shown.exception
+    assert "were not read" in words(shown)
+    frames = [one.value for one in shown.dataframe if "found" in one.value.columns]
+    assert [row for row in frames[0]["found"] if row != "-"] == ["input_straggler, rank 1: 6.00 s a step"]
+    links = [link.proto for link in shown.get("page_link")]
+    (hour,) = [link.query_string for link in links if "input" in link.label]
+    assert "from=" in hour and "to=" in hour
+    assert "the whole life of so long a job is not read here" in words(shown)
+
+
+def test_a_window_before_the_judged_part_is_read_for_it(store: Path) -> None:
+    begin = 1.7e9 + STEPS_AN_HOUR * 20.0
+    shown = open_page("job", store, job="planted", **{"from": milliseconds(begin + 600), "to": milliseconds(begin + 2400)})
+
+    assert not shown.exception
+    assert "Rank 1 is late with the data" in words(shown)
+
+
+def test_its_line_in_the_list_has_its_last_step_and_no_goodput_of_a_life(store: Path) -> None:
+    shown = open_page("jobs", store)
+
+    (row,) = shown.dataframe[0].value.to_dict("records")
+    assert not shown.exception
+    assert str(HOURS * STEPS_AN_HOUR) in map(str, row.values())
