@@ -24,7 +24,7 @@ from tachoscope_analyzers.records.step_parquet import StepWriter
 from tachoscope_analyzers.records.step_table import StepTable, has_columns_for
 from tachoscope_core.records import records
 from tachoscope_core.report.report import JudgedInterval, Report
-from tachoscope_core.storage.compacted import CompactedList, CompactedWriter, segments_left, stray_objects
+from tachoscope_core.storage.compacted import CompactedList, CompactedWriter, compacted_sets, segments_left, stray_objects
 from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment, written_time
 
 AT_REST_SECONDS = 3600.0
@@ -65,10 +65,13 @@ def compact_job(
     Raises:
         TachoscopeError: the store cannot be read or written.
     """
-    store.remove(stray_objects(store, job, before=now - at_rest_seconds))
+    # Whoever says that jobs come to rest sooner does not say that another compaction is done sooner.
+    store.remove(stray_objects(store, job, before=now - max(at_rest_seconds, AT_REST_SECONDS)))
     left, replaced, _ = segments_left(store, job)
     store.remove(segment.path for segment in replaced)
-    written = _written(store, left)
+    entries = store.record_entries(job) if left else {}
+    left = [segment for segment in left if segment.path in entries]  # another compaction may have been faster
+    written = {segment.path: written_time(entries[segment.path]) for segment in left}
     resting = not written or max(written.values()) < now - at_rest_seconds
     last_day = datetime.fromtimestamp(now - at_rest_seconds, UTC).date() - timedelta(days=1)
     by_day: dict[str, list[StoredSegment]] = defaultdict(list)
@@ -83,12 +86,6 @@ def compact_job(
         segments.sort(key=lambda segment: (written[segment.path], segment.path))
         found = _sum(found, _compact_day(store, job, day, segments, written, judging))
     return found
-
-
-def _written(store: Store, segments: Sequence[StoredSegment]) -> dict[str, float]:
-    """Return when segments were written, by path."""
-    folders = {segment.path.rpartition("/")[0] for segment in segments}
-    return {path: written_time(entry) for folder in folders for path, entry in store.files.find(folder, detail=True).items()}
 
 
 def _day_of(segment: StoredSegment) -> str:
@@ -198,8 +195,11 @@ class _SetInMaking:
         self._measured = []
 
     def write(self, store: Store, job: str, day: str) -> Compacted:
-        """Write the set, and remove what it replaces."""
+        """Write the set, and remove what it replaces; nothing where another compaction has some of it already."""
         self._end_group()
+        done = {key for one in compacted_sets(store, job) for key in one.replaced()}
+        if any((segment.writer, segment.attempt, segment.offset) in done for segment in self.segments):
+            return Compacted()
         writers: dict[tuple[str, str, int], list[int]] = defaultdict(list)
         for segment in self.segments:
             writers[segment.host, segment.writer, segment.attempt].append(segment.offset)

@@ -69,7 +69,7 @@ def extent(store: Store, job: str) -> Extent:
     segments, _, sets = segments_left(store, job)
     pieces = [(one.holds.begin, one.holds.end, float(one.holds.steps + one.holds.measured)) for one in sets]
     if segments:
-        sizes = _sizes(store, segments)
+        sizes = _sizes(store, job, segments)
         bytes_a_record = _bytes_a_record(store, segments, sizes)
         firsts, lasts = _ends_of_writers(from_store(store, job, ends_only=True))
         by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
@@ -88,7 +88,7 @@ def extent(store: Store, job: str) -> Extent:
 def is_surely_short(store: Store, job: str) -> bool:
     """Return whether a job can be judged at once, by the sizes of its objects alone."""
     segments, _, sets = segments_left(store, job)
-    of_segments = sum(_sizes(store, segments).values()) / _LEAST_BYTES_A_RECORD
+    of_segments = sum(_sizes(store, job, segments).values()) / _LEAST_BYTES_A_RECORD
     return of_segments + sum(one.holds.steps + one.holds.measured for one in sets) <= MOST_RECORDS
 
 
@@ -102,9 +102,8 @@ def _bytes_a_record(store: Store, segments: Sequence[StoredSegment], sizes: Mapp
     return max(bytes_ / max(records, 1), 1.0)
 
 
-def _sizes(store: Store, segments: Sequence[StoredSegment]) -> dict[str, float]:
-    folders = {segment.path.rpartition("/")[0] for segment in segments}
-    entries = {path: entry for folder in folders for path, entry in store.files.find(folder, detail=True).items()}
+def _sizes(store: Store, job: str, segments: Sequence[StoredSegment]) -> dict[str, float]:
+    entries = store.record_entries(job) if segments else {}
     return {segment.path: float(entries.get(segment.path, {}).get("size") or 0) for segment in segments}
 
 

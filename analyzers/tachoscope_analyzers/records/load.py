@@ -114,7 +114,7 @@ def _from_store(store: Store, job: str, *, ends_only: bool, start: float | None,
     if ends_only:
         segments = _ends(segments)
     elif start is not None:
-        firsts, segments = _written_since(store, segments, start)
+        firsts, segments = _written_since(store, job, segments, start)
     parts = (_Part(store, one, start, end, last_only=ends_only) for one in sets)
     found = _of_objects(store, segments, job, firsts, list(parts))
     if ends_only:
@@ -137,13 +137,13 @@ def _ends(segments: Sequence[StoredSegment]) -> list[StoredSegment]:
 
 
 def _written_since(
-    store: Store, segments: Sequence[StoredSegment], start: float
+    store: Store, job: str, segments: Sequence[StoredSegment], start: float
 ) -> tuple[list[StoredSegment], list[StoredSegment]]:
     """Return first the ends of each writer that are older, then all that was written since."""
     day = datetime.fromtimestamp(max(start - 86400.0, 0.0), UTC).date().isoformat()  # its folder is of the day of its first record
     late = [segment for segment in segments if segment.path.partition("/date=")[2][:10] >= day]
-    folders = {segment.path.rpartition("/")[0] for segment in late}
-    written = {path: written_time(entry) for folder in folders for path, entry in store.files.find(folder, detail=True).items()}
+    entries = store.record_entries(job) if late else {}
+    written = {path: written_time(entry) for path, entry in entries.items()}
     since = [segment for segment in late if written.get(segment.path, start) >= start]
     recent = set(since)
     return [segment for segment in _ends(segments) if segment not in recent], since

@@ -236,6 +236,15 @@ class Store:
                 host = next((part[5:] for part in path.split("/") if part.startswith("host=")), "")
                 yield StoredSegment(path, host, match["writer"], int(match["attempt"]), int(match["offset"]))
 
+    def record_entries(self, job: str) -> dict[str, dict[str, Any]]:
+        """Return the record objects of a job by path, with size and time as the file system lists them, in one listing."""
+        root = f"{self._root}/jobs/{check_job_name(job)}/records"
+        try:
+            entries: dict[str, dict[str, Any]] = self._fs.find(root, detail=True)
+        except Exception as error:
+            raise TachoscopeError(f"could not list {root} in store {self.url}: {error}") from None
+        return entries
+
     def samples(self, host: str, *, start: float, end: float) -> list[StoredSamples]:
         """Return the objects of metric samples of a host that may hold some of a window in Unix seconds, the oldest first.
 

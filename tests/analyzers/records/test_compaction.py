@@ -209,6 +209,26 @@ def test_a_reader_whose_objects_are_compacted_meanwhile_reads_them_from_the_set(
     assert from_store(store, JOB) == before[0]
 
 
+@pytest.mark.parametrize("read_before", [1, 5, 12])
+def test_two_compactions_at_once_make_one_set_of_each_day(store: Store, monkeypatch: pytest.MonkeyPatch, read_before: int) -> None:
+    before = read(store)
+    other, reads, real = Store(store.url), [0], Store.read
+
+    def with_another(self: Store, segment: Any) -> bytes:
+        reads[0] += 1
+        if reads[0] == read_before:
+            compact_job(other, JOB, now=time.time(), at_rest_seconds=0.001)
+        return real(self, segment)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "read", with_another)
+        compact_job(store, JOB, now=time.time(), at_rest_seconds=0.001)
+
+    assert read(store) == before
+    assert sum(one.holds.steps for one in compacted_sets(store, JOB)) == RANKS * 2 * STEPS
+    assert list(store.segments(JOB)) == []
+
+
 def test_an_object_that_cannot_be_read_is_left_and_counted_as_before(store: Store) -> None:
     broken = next(iter(store.segments(JOB))).path
     Path(broken).write_bytes(b"no gzip")
