@@ -6,6 +6,7 @@ them count, and only then what the list names is removed. A line that columns ca
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -22,6 +23,7 @@ from tachoscope_analyzers.records.hourly import Judging
 from tachoscope_analyzers.records.load import MEASURED, JobRecords, from_store
 from tachoscope_analyzers.records.step_parquet import StepWriter
 from tachoscope_analyzers.records.step_table import StepTable, has_columns_for
+from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.report.report import JudgedInterval, Report
 from tachoscope_core.storage.compacted import CompactedList, CompactedWriter, compacted_sets, segments_left, stray_objects
@@ -81,7 +83,8 @@ def compact_job(
             by_day[day].append(segment)
     found, judging = Compacted(), None
     if judge is not None and by_day:
-        judging = Judging(job, judge, from_store(store, job, ends_only=True).starts)
+        with contextlib.suppress(TachoscopeError):  # nothing of it can be read: then nothing is judged, and lines stay lines
+            judging = Judging(job, judge, from_store(store, job, ends_only=True).starts)
     for day, segments in sorted(by_day.items()):
         segments.sort(key=lambda segment: (written[segment.path], segment.path))
         found = _sum(found, _compact_day(store, job, day, segments, written, judging))
@@ -127,6 +130,7 @@ class _SetInMaking:
     steps: int = 0
     _written: float = 0.0
     _times: list[float] = field(default_factory=list)
+    _step_times: tuple[float, float] = (float("inf"), 0.0)
     _json_bytes: int = 0
     _step_file: StepWriter | None = None
     _rows: list[records.StepDone] = field(default_factory=list)
@@ -190,6 +194,10 @@ class _SetInMaking:
             self._measured += [(row.time, records.encode(row)) for row in inexact]
             order = np.lexsort((steps.column("seq"), steps.writer_ranks()))
             self._step_file.add(steps.take(order))
+            if len(steps):
+                times = steps.column("time")
+                first, last = self._step_times
+                self._step_times = (min(first, float(times.min())), max(last, float(times.max())))
         self._measured_file.add(self._measured)
         self._measured_count += len(self._measured)
         self._measured = []
@@ -220,6 +228,8 @@ class _SetInMaking:
             json_bytes=self._json_bytes,
             writers=replaced,
             intervals=self._intervals,
+            steps_begin=self._step_times[0] if self.steps else 0.0,
+            steps_end=self._step_times[1] if self.steps else 0.0,
         )
         objects[f"{name}.json.gz"] = _packed(msgspec.json.encode(holds))  # last: from now on the set counts
         objects = {key: data for key, data in objects.items() if data}

@@ -13,13 +13,17 @@ import numpy.typing as npt
 from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_analyzers.records.window import moment, no_step_within, within
 from tachoscope_core.report.report import JudgedInterval, QualityNote
-from tachoscope_core.storage.compacted import segments_left
+from tachoscope_core.storage.compacted import CompactedList, segments_left
 from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 
 MOST_RECORDS = 500_000
 """That are judged at once; 64 ranks with steps of 2 s record as many in three hours. Judging them takes less than 1 GiB."""
 _LEAST_BYTES_A_RECORD = 25
 """Of a segment, packed; in trainings on CPU and on an H200 it is 97 to 128. What is surely not long is not looked at further."""
+_LONGEST_STEP_SECONDS = 3600.0
+"""A step belongs to the window that its middle is in, and ends later."""
+_LOOKED_BACK_SECONDS = (600.0, 86400.0)
+"""For the last step of a job: an evaluation, a trace and its end may come after it."""
 _SAMPLED = 8
 """Segments that are read to know how many records the others hold."""
 
@@ -67,7 +71,7 @@ def extent(store: Store, job: str) -> Extent:
         TachoscopeError: the store cannot be read.
     """
     segments, _, sets = segments_left(store, job)
-    pieces = [(one.holds.begin, one.holds.end, float(one.holds.steps + one.holds.measured)) for one in sets]
+    pieces = [(*_times_of(one.holds), float(one.holds.steps + one.holds.measured)) for one in sets]
     if segments:
         sizes = _sizes(store, job, segments)
         bytes_a_record = _bytes_a_record(store, segments, sizes)
@@ -117,6 +121,19 @@ def _ends_of_writers(job: JobRecords) -> tuple[dict[str, float], dict[str, float
     return first, last
 
 
+def _last_step_time(store: Store, job: str, end: float) -> float:
+    """Return when the last step of a job ended, Unix seconds; `end`, when its last record was written, where it has no step."""
+    for before in _LOOKED_BACK_SECONDS:
+        if steps := from_store(store, job, start=max(end - before, 1.0)).steps:
+            return steps.last_time()
+    return end
+
+
+def _times_of(holds: CompactedList) -> tuple[float, float]:
+    """Return from when to when the steps of a set ended; of one without steps, its records."""
+    return (holds.steps_begin, holds.steps_end) if holds.steps else (holds.begin, holds.end)
+
+
 def read_part(
     store: Store, job: str, *, start: float | None = None, end: float | None = None, last: float | None = None
 ) -> JobRecords:
@@ -131,15 +148,17 @@ def read_part(
     if start is None and end is None and last is None and is_surely_short(store, job):
         return from_store(store, job)
     whole = extent(store, job)
-    until = whole.end + 1.0 if end is None else end
+    newest = whole.end + 1.0 if last is None else _last_step_time(store, job, whole.end)
+    until = newest if end is None else end
     since = until - last if last is not None else start
     wanted = 0.0 if since is None else since
     first = whole.newest_part(wanted, until, MOST_RECORDS)
-    read = from_store(store, job, start=first or None, end=until if end is not None else None)
+    read = from_store(store, job, start=first or None, end=until + _LONGEST_STEP_SECONDS if end is not None else None)
     if since is None and end is None and first <= wanted:
         return read
-    if not read.steps and from_store(store, job, ends_only=True).steps:
-        raise no_step_within(job, first, until, first=float(whole.begins.min()), last=whole.end)
+    if not read.steps and not read.broken and from_store(store, job, ends_only=True).steps:
+        ended = _last_step_time(store, job, whole.end)
+        raise no_step_within(job, first, until, first=float(whole.begins.min()), last=ended)
     found = within(read, first, until)
     del read  # else its steps stay beside their copy
     if first <= wanted:

@@ -37,6 +37,7 @@ class JobRecords:
 
     `released`: when a person last took a data shard off the quarantine list, in Unix seconds by shard; only a store knows that.
     `gpus`: what the store holds of the GPUs that it ran on. `partial`: only the first and last records were read.
+    `broken`: what of it could not be read, and why.
     `left_out`: which part of a long job was not; `earlier`: how that was judged when it was compacted.
     `shared`: ranks that several processes claimed at the same time; in the records each has one of its own.
     """
@@ -69,6 +70,7 @@ class JobRecords:
     released: dict[str, float] = field(default_factory=dict)
     gpus: gpu_samples.Gpus = field(default_factory=gpu_samples.Gpus)
     partial: bool = False
+    broken: list[str] = field(default_factory=list)
     left_out: QualityNote | None = None
     earlier: list[JudgedInterval] = field(default_factory=list)
     shared: list[SharedRank] = field(default_factory=list)
@@ -83,6 +85,7 @@ class JobRecords:
 
 
 _MOST_LISTINGS = 5
+_LAST_OBJECTS = 3
 
 
 def from_store(
@@ -91,7 +94,7 @@ def from_store(
     """Read a job from a store.
 
     Args:
-        ends_only: no more than each writer's first and last object, enough for its status.
+        ends_only: no more than each writer's first and last objects, enough for its status.
         start, end: Unix seconds; measurements of objects that were written before or begin after are not read.
 
     Raises:
@@ -129,11 +132,11 @@ def _from_store(store: Store, job: str, *, ends_only: bool, start: float | None,
 
 
 def _ends(segments: Sequence[StoredSegment]) -> list[StoredSegment]:
-    """Return the first and the last object of each writer."""
+    """Return the first object of each writer, and the last ones: the very last may hold no step, but only its end."""
     by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
     for segment in sorted(segments, key=lambda segment: segment.offset):
         by_writer[segment.writer].append(segment)
-    return [one for all_ in by_writer.values() for one in dict.fromkeys((all_[0], all_[-1]))]
+    return [one for all_ in by_writer.values() for one in dict.fromkeys((all_[0], *all_[-_LAST_OBJECTS:]))]
 
 
 def _written_since(
@@ -165,22 +168,20 @@ class _Part:
             yield self.store.read(StoredSegment(path, "", "", 0, 0))
         if self.set.holds.measured and self._wanted:
             with self._opened(self.set.measured_path) as file:
-                yield from step_parquet.read_lines(file, start=self._since, end=self.end)
+                since = self.set.holds.end - CLOCKS_AGREE_SECONDS if self.last_only else self.start
+                yield from step_parquet.read_lines(file, start=since, end=self.end)
 
     def steps(self) -> Iterator[StepTable]:
         """Yield tables of steps."""
         if self.set.holds.steps and self._wanted:
             with self._opened(self.set.steps_path) as file:
-                yield from step_parquet.read_steps(file, start=self._since, end=self.end)
+                since = self.set.holds.steps_end - CLOCKS_AGREE_SECONDS if self.last_only else self.start
+                yield from step_parquet.read_steps(file, start=since, end=self.end)
 
     @property
     def _wanted(self) -> bool:
         holds = self.set.holds
         return (self.start is None or holds.end >= self.start) and (self.end is None or holds.begin <= self.end)
-
-    @property
-    def _since(self) -> float | None:
-        return self.set.holds.end - CLOCKS_AGREE_SECONDS if self.last_only else self.start
 
     @contextlib.contextmanager
     def _opened(self, path: str) -> Iterator[Any]:
@@ -246,7 +247,7 @@ def _of_objects(
 
     tables = _readable((part.steps() for part in parts), broken)
     found = _of_job(chunks(), f"{redact(store.url)}: jobs/{job}", job, tables)
-    return replace(found, source=msgspec.structs.replace(found.source, broken_objects=len(broken)))
+    return replace(found, source=msgspec.structs.replace(found.source, broken_objects=len(broken)), broken=broken)
 
 
 def _readable(sources: Iterable[Iterator[_Piece]], broken: list[str]) -> Iterator[_Piece]:

@@ -111,6 +111,8 @@ def table(job: JobRecords) -> pd.DataFrame:
     Raises:
         TachoscopeError: the job recorded no step.
     """
+    if not job.steps and job.broken:
+        raise TachoscopeError(f"no step of job {job.job!r} can be read: {job.broken[0]}", fix="restore that object, or remove it")
     if not job.steps:
         raise TachoscopeError(
             f"job {job.job!r} has {job.source.records} records but no training step: {job_notes.why_no_steps(facts(job))}",

@@ -15,7 +15,7 @@ from tachoscope_cli.common.verdict import Level, OutputOption
 from tachoscope_cli.inputs import baselines
 from tachoscope_cli.inputs.places import Kind, kind_of, places_of
 from tachoscope_cli.inputs.serving_options import refuse_looks
-from tachoscope_cli.inputs.time_window import window_of
+from tachoscope_cli.inputs.time_window import TimeWindow, window_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 
@@ -33,10 +33,18 @@ def analyze(
     ] = None,
     job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="MOMENT", help="Judge what came since, such as 2026-03-01T14:30.")
+        str | None,
+        typer.Option(
+            "--from", metavar="MOMENT", help="Judge what came since, such as 2026-03-01T14:30 (local time) or ...T14:30Z."
+        ),
     ] = None,
-    to: Annotated[str | None, typer.Option(metavar="MOMENT", help="Judge what came until then.")] = None,
-    last: Annotated[str | None, typer.Option(metavar="TIME", help="Judge the last 2h, 30m, ... of the job, or until --to.")] = None,
+    to: Annotated[
+        str | None, typer.Option(metavar="MOMENT", help="Judge what came until then; alone, or with --from or --last.")
+    ] = None,
+    last: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Judge so long before the job's last step, or before --to: 90s, 30m, 2h, 1d."),
+    ] = None,
     store: StoreOption = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
@@ -96,6 +104,9 @@ def analyze(
     kind = kind_of(places) if paths else Kind.RECORDS
     if former.of_traces and kind is not Kind.TRACES:
         raise TachoscopeError(f"{former.of_traces} works on profiler traces, and {places[0]} is not a profiler trace")
+    window = window_of(from_, to, last)
+    if window != TimeWindow() and kind is not Kind.RECORDS:
+        raise TachoscopeError(f"--from, --to and --last choose a part of a job's records, and {places[0]} is {kind.value}")
     if kind in _COMMANDS:
         print_notice(f"{places[0]} is taken for {kind.value}: going on as `tachoscope {_COMMANDS[kind]}`")
     if kind is Kind.TRACES:
@@ -108,7 +119,6 @@ def analyze(
         return
     from tachoscope_cli.inputs import judged
 
-    window = window_of(from_, to, last)
     report, then = judged.report_on(places, job, store, former.looking(job), kind=kind, window=window)
     if against:
         report = baselines.against(

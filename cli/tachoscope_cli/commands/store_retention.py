@@ -35,7 +35,8 @@ def compact(
     at_rest: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="A job that wrote nothing for so long is compacted up to its end, others up to yesterday."
+            metavar="TIME",
+            help="Compact a job whole that wrote nothing for so long (10m, 2d); of others the days before today.",
         ),
     ] = "1h",
     format_: JsonOption = TEXT,
@@ -51,15 +52,21 @@ def compact(
     from tachoscope_core.storage.store import Store
 
     opened, seconds = Store(store_url(store)), seconds_of(at_rest)
-    known = opened.jobs()
+    known = _jobs(opened)
     if unknown := sorted({*(jobs or ())} - {*known}):
         raise TachoscopeError(f"store {opened.url} has no records of job {unknown[0]!r}", fix="tachoscope store ls")
+    failed = 0
     found = []
     err = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         for job in bar.track(jobs or known, description="compacting jobs"):
-            done = compact_job(opened, job, now=time.time(), at_rest_seconds=seconds, judge=analyze)
+            try:
+                done = compact_job(opened, job, now=time.time(), at_rest_seconds=seconds, judge=analyze)
+            except TachoscopeError as error:  # one job's must not keep the others from it
+                print_notice(str(error))
+                failed += 1
+                continue
             for fault in done.broken:
                 print_notice(f"left as it is: {fault}")
             if done.sets:
@@ -67,24 +74,29 @@ def compact(
                 found.append(answers.CompactedJob(job=job, segments=done.segments, sets=done.sets, **sizes))
     if format_.value == "json":
         write_json(answers.Compaction(store=redact(opened.url), jobs=found))
-    elif not found:
-        console().print("nothing to compact: no day of a job is over that is not compacted already")
+    elif not found and not failed:
+        console().print(
+            f"nothing to compact: no job is at rest for {at_rest}, and no day of another is over, that is not compacted"
+        )
     else:
-        table = Table("job", "segments", "as JSON lines", "as Parquet", box=None, padding=(0, 2, 0, 0))
+        table = Table("job", "segments", "JSON lines, unpacked", "stored now", box=None, padding=(0, 2, 0, 0))
         for one in found:
             table.add_row(one.job, f"{one.segments:,}", size(one.json_bytes), size(one.stored_bytes))
         console().print(table)
+    if failed:
+        raise TachoscopeError(f"{counted(failed, 'job')} could not be compacted: see above")
 
 
 def prune(
     records: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Remove jobs that wrote nothing for so long, but not their traces.")
+        str | None,
+        typer.Option(metavar="AGE", help="Remove jobs that wrote nothing for so long (90d), without their traces."),
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Remove metric samples of days that ended so long ago.")
+        str | None, typer.Option(metavar="AGE", help="Remove metric samples of days (UTC) that ended so long ago, such as 30d.")
     ] = None,
     traces: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Remove the oldest profiler traces beyond so many bytes.")
+        str | None, typer.Option(metavar="SIZE", help="Remove the oldest profiler traces beyond so many bytes, such as 20GB.")
     ] = None,
     nodes: Annotated[
         str | None, typer.Option(metavar="AGE", help="Remove the status of nodes whose agents wrote nothing for so long.")
@@ -105,7 +117,10 @@ def prune(
             "nothing to remove was named", fix="give --records, --metrics, --traces or --nodes; first with --dry-run"
         )
     opened = Store(store_url(store))
+    _jobs(opened)
     found = list(_disposable(opened, records, metrics, traces, nodes))
+    for job, reason in retention.held_jobs(opened).items() if records or traces else ():
+        print_notice(f"job {job} is held{f': {reason}' if reason else ''}")
     if not dry_run:
         retention.remove(opened, found)
     if format_.value == "json":
@@ -120,6 +135,18 @@ def prune(
     total = size(sum(one.bytes for one in found))
     objects = counted(sum(len(one.paths) for one in found), "object")
     console().print(f"would remove {objects}, {total} (--dry-run)" if dry_run else f"removed {objects}, {total}")
+
+
+def _jobs(store: Store) -> list[str]:
+    """Return the jobs of a store.
+
+    Raises:
+        TachoscopeError: it is none, or holds nothing at all.
+    """
+    jobs = store.jobs()
+    if not jobs and not store.files.exists(f"{store.root}/metrics") and not store.files.exists(f"{store.root}/nodes"):
+        raise TachoscopeError(f"store {store.url} is empty", fix="name another with --store")
+    return jobs
 
 
 def _disposable(
@@ -146,7 +173,7 @@ def _removed(one: Disposable) -> answers.RemovedThing:
 
 def hold(
     job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
-    reason: Annotated[str, typer.Option(help="Why, for who asks later.")] = "",
+    reason: Annotated[str, typer.Option(help="Why; prune says it.")] = "",
     release: Annotated[bool, typer.Option("--release", help="Let it go again.")] = False,  # noqa: FBT002
     store: StoreOption = None,
 ) -> None:

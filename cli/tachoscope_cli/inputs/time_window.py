@@ -25,6 +25,7 @@ def window_of(from_: str | None, to: str | None, last: str | None) -> TimeWindow
     """
     if from_ and last:
         raise TachoscopeError("--from and --last both say where to begin", fix="leave one out")
-    return TimeWindow(
-        start=moment_of(from_) if from_ else None, end=moment_of(to) if to else None, last=seconds_of(last) if last else None
-    )
+    start, end = (moment_of(text) if text else None for text in (from_, to))
+    if start is not None and end is not None and start >= end:
+        raise TachoscopeError(f"--from {from_} is not before --to {to}")
+    return TimeWindow(start=start, end=end, last=seconds_of(last) if last else None)

@@ -35,6 +35,7 @@ class CompactedList(msgspec.Struct, frozen=True):
     Attributes:
         steps, measured: rows of its Parquet objects; 0: there is no such object. line_objects: how many objects of lines it has.
         begin, end: Unix seconds of its first and last record. written: when the last of its segments was written.
+        steps_begin, steps_end: Unix seconds at which its first and its last step ended; 0: it has none.
         json_bytes: of the lines that the segments held. intervals: how the training went, hour by hour.
     """
 
@@ -46,6 +47,8 @@ class CompactedList(msgspec.Struct, frozen=True):
     written: float
     json_bytes: int
     writers: list[CompactedWriter]
+    steps_begin: float = 0.0
+    steps_end: float = 0.0
     intervals: list[JudgedInterval] = []
 
 

@@ -95,6 +95,8 @@ def remove(store: Store, things: Iterable[Disposable]) -> None:
     """
     for one in things:
         store.remove(one.paths)
+        if one.what in ("records", "traces"):
+            store.remove_empty_folders(one.name.partition("/")[0])
 
 
 def hold(store: Store, job: str, reason: str, now: float) -> None:
@@ -109,8 +111,27 @@ def hold(store: Store, job: str, reason: str, now: float) -> None:
 
 
 def release(store: Store, job: str) -> None:
-    """Let a job go that was held."""
+    """Let a job go that was held.
+
+    Raises:
+        TachoscopeError: it is not held.
+    """
+    if not is_held(store, job):
+        raise TachoscopeError(f"job {job!r} is not held in store {store.url}")
     store.remove([_hold_path(store, job)])
+
+
+def held_jobs(store: Store) -> dict[str, str]:
+    """Return the jobs that are held, with the reason that was given."""
+    found = {}
+    for job in store.jobs():
+        path = _hold_path(store, job)
+        if store.files.exists(path):
+            try:
+                found[job] = msgspec.json.decode(store.files.cat_file(path), type=Hold).reason
+            except (OSError, msgspec.DecodeError):
+                found[job] = ""
+    return found
 
 
 def is_held(store: Store, job: str) -> bool:

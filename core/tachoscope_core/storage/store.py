@@ -216,7 +216,7 @@ class Store:
             entries: dict[str, dict[str, Any]] = self._fs.find(path, detail=True)
         except Exception as error:
             raise TachoscopeError(f"could not list {path} in store {self.url}: {error}") from None
-        left_out = (f"{path}/traces/", f"{path}/requests/")
+        left_out = (f"{path}/traces/", f"{path}/requests/", f"{path}/hold.json")
         others = {name: _written_time(name, entry) for name, entry in entries.items() if not name.startswith(left_out)}
         if entries and not others:
             return None
@@ -431,6 +431,11 @@ class Store:
                 continue
             except Exception as error:
                 raise TachoscopeError(f"could not remove {path} in store {self.url}: {error}") from None
+
+    def remove_empty_folders(self, job: str) -> None:
+        """Remove what is left of a job of which all objects are gone: a directory has folders where an object store has nothing."""
+        if self.local:
+            self._fs.remove_empty_folders(f"{self._root}/jobs/{check_job_name(job)}")
 
     def _put(self, key: str, lines: bytes) -> str:
         return self._put_bytes(key, gzip.compress(lines, compresslevel=1, mtime=0))

@@ -85,6 +85,20 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
         finally:
             os.close(at)
 
+    def remove_empty_folders(self, path: str) -> None:
+        """Remove a folder and those below it that hold no file."""
+        folder, name = os.path.split(self._strip_protocol(path))
+        with contextlib.suppress(OSError):
+            at = self._folder(folder)
+            try:
+                for _, folders, _, below in os.fwalk(name, topdown=False, dir_fd=at):
+                    for one in folders:
+                        with contextlib.suppress(OSError):  # it holds something
+                            os.rmdir(one, dir_fd=below)
+                os.rmdir(name, dir_fd=at)
+            finally:
+                os.close(at)
+
     def makedirs(self, path: str, exist_ok: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002  # fsspec's own; a folder that is there is right
         """Make a folder and those above it."""
         os.close(self._folder(self._strip_protocol(path), make=True))

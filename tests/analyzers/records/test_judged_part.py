@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.analyzers.records.test_compaction import BEGIN, JOB, RANKS, STEPS, ship
+from tests.analyzers.records.test_compaction import BEGIN, JOB, RANKS, STEPS, WRITERS, ship, write
 
+from making import envelope
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records import judged_part
 from tachoscope_analyzers.records.compaction import compact_job
@@ -16,6 +17,8 @@ from tachoscope_analyzers.records.judged_part import extent, read_part
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_analyzers.records.window import within
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records import records
+from tachoscope_core.storage.compacted import compacted_sets
 from tachoscope_core.storage.store import Store
 
 
@@ -82,3 +85,34 @@ def test_how_much_there_is_is_known_without_reading_it(store: Store) -> None:
 
     assert extent(store, JOB).count(0.0, BEGIN + 1000) == records - RANKS
     assert extent(store, JOB).end == pytest.approx(BEGIN + 2 * STEPS, abs=2.0)
+
+
+def test_a_window_is_the_same_part_whatever_else_was_recorded_after_the_last_step(store: Store) -> None:
+    trace = records.TraceCaptured(**envelope(0, 30_000, time=BEGIN + 2 * STEPS + 30.0), reference="t", bytes=1)
+    late = envelope(2, 99, time=BEGIN + 2 * STEPS + 2.5, monotonic_ns=10**12)
+    long = records.StepDone(**late, step=99, wall_seconds=2.4, phase_seconds={"forward": 2.4})
+    write(store, WRITERS[0], 900, [records.encode(trace)], BEGIN + 2 * STEPS)
+    write(store, WRITERS[2], 900, [records.encode(long)], BEGIN + 2 * STEPS)
+    windows = ({"last": 20.0}, {"end": BEGIN + 2 * STEPS + 1.5}, {"start": BEGIN + 60.0}, {"end": BEGIN + 30.0, "last": 10.0})
+
+    before = [list(read_part(store, JOB, **window).steps) for window in windows]
+    compact_job(store, JOB, now=time.time())
+
+    assert [list(read_part(store, JOB, **window).steps) for window in windows] == before
+    assert all(before) and any(step.step == 99 for step in before[1])
+
+
+def test_a_window_in_which_a_compacted_job_has_no_step_says_when_its_steps_ended(store: Store) -> None:
+    compact_job(store, JOB, now=time.time())
+
+    with pytest.raises(TachoscopeError, match="no step of job 'planted' is in the window"):
+        read_part(store, JOB, start=BEGIN + 2 * STEPS + 10, end=BEGIN + 2 * STEPS + 20)
+
+
+def test_steps_that_cannot_be_read_are_not_taken_for_a_job_that_has_none(store: Store) -> None:
+    compact_job(store, JOB, now=time.time())
+    for one in compacted_sets(store, JOB):
+        Path(one.steps_path).write_bytes(b"damaged")
+
+    with pytest.raises(TachoscopeError, match=r"no step of job 'planted' can be read: .*steps\.parquet"):
+        analyze(read_part(store, JOB))

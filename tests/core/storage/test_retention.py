@@ -113,3 +113,36 @@ def test_a_link_that_somebody_puts_into_a_directory_leads_no_removal_elsewhere(s
         retention.remove(store, [old])
 
     assert len(list(outside.iterdir())) == 2
+
+
+def test_of_a_job_that_is_removed_nothing_is_listed_any_more(store: Store) -> None:
+    removed(store, "--records", "30d", "--traces", "2KB")
+
+    assert store.jobs() == ["recent", "running"]
+
+
+def test_to_hold_a_job_is_no_record_of_it_and_a_hold_is_said_with_its_reason(store: Store) -> None:
+    before = store.job_times()
+    retention.hold(store, "old", "the baseline", NOW)
+
+    done = prune(store, "--records", "30d", "--dry-run")
+
+    assert store.job_times() == before
+    assert "job old is held: the baseline" in done.stderr
+    assert retention.held_jobs(store) == {"old": "the baseline"}
+
+
+def test_a_store_that_is_not_there_is_an_error_and_not_an_empty_list(tmp_path: Path) -> None:
+    for command in (("compact",), ("prune", "--records", "1d")):
+        done = CliRunner().invoke(app, ["store", *command, "--store", str(tmp_path / "missing")])
+        assert done.exit_code != 0
+
+
+def test_one_job_that_cannot_be_compacted_does_not_keep_the_others_from_it(store: Store) -> None:
+    broken = Path(store.root) / "jobs" / "old" / "compacted" / "date=2026-01-01" / "1_a.json.gz"
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(b"no list")
+
+    done = CliRunner().invoke(app, ["store", "compact", "--at-rest", "1d", "--store", store.url])
+
+    assert done.exit_code != 0 and "recent" in done.stdout
