@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from tachoscope_cli.commands.store_retention import COMPACT_EXAMPLES, HOLD_EXAMPLES, PRUNE_EXAMPLES, compact, hold, prune
 from tachoscope_cli.common import answers
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis, print_notice, store_url
 from tachoscope_cli.common.output import console, write_json
-from tachoscope_cli.inputs.stored_traces import ADD_EXAMPLES, TRACES_EXAMPLE, add_traces, list_traces
+from tachoscope_cli.store.retention import COMPACT_EXAMPLES, HOLD_EXAMPLES, PRUNE_EXAMPLES, compact, hold, prune
+from tachoscope_cli.store.traces import ADD_EXAMPLES, TRACES_EXAMPLE, add_traces, list_traces
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
 
@@ -68,7 +68,7 @@ def store_failures(
     Of an attempt only the first failure counts: the others die of it. Preemptions are nobody's failure.
     """
     needs_analysis()
-    from tachoscope_cli.commands import store_failures as failures
+    from tachoscope_cli.store import failures
     from tachoscope_core.storage.store import Store
 
     opened = Store(store_url(store))

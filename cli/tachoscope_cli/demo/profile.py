@@ -45,7 +45,7 @@ def keep(store: Store, job: str, folder: Path, steps: int, console: Console) -> 
     Raises:
         TachoscopeError: the store cannot be written, or a trace cannot be read.
     """
-    from tachoscope_cli.inputs.stored_traces import store_traces
+    from tachoscope_cli.store.traces import store_traces
 
     first = first_profiled(steps)
     name = recording_name(time.time(), f"steps-{first}-{first + PROFILED_STEPS - 1}")
