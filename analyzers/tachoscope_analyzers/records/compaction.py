@@ -27,7 +27,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.report.report import JudgedInterval, Report
 from tachoscope_core.storage.compacted import CompactedList, CompactedWriter, compacted_sets, segments_left, stray_objects
-from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment, written_time
+from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment
 
 AT_REST_SECONDS = 3600.0
 """A job that wrote nothing for so long is at rest; a day is over so long after its end: agents may ship late."""
@@ -71,28 +71,20 @@ def compact_job(
     store.remove(stray_objects(store, job, before=now - max(at_rest_seconds, AT_REST_SECONDS)))
     left, replaced, _ = segments_left(store, job)
     store.remove(segment.path for segment in replaced)
-    entries = store.record_entries(job) if left else {}
-    left = [segment for segment in left if segment.path in entries]  # another compaction may have been faster
-    written = {segment.path: written_time(entries[segment.path]) for segment in left}
-    resting = not written or max(written.values()) < now - at_rest_seconds
+    resting = max((segment.written for segment in left), default=0.0) < now - at_rest_seconds
     last_day = datetime.fromtimestamp(now - at_rest_seconds, UTC).date() - timedelta(days=1)
     by_day: dict[str, list[StoredSegment]] = defaultdict(list)
     for segment in left:
-        day = _day_of(segment)
-        if resting or date.fromisoformat(day) <= last_day:
-            by_day[day].append(segment)
+        if resting or date.fromisoformat(segment.day) <= last_day:
+            by_day[segment.day].append(segment)
     found, judging = Compacted(), None
     if judge is not None and by_day:
         with contextlib.suppress(TachoscopeError):  # nothing of it can be read: then nothing is judged, and lines stay lines
             judging = Judging(job, judge, from_store(store, job, ends_only=True).starts)
     for day, segments in sorted(by_day.items()):
-        segments.sort(key=lambda segment: (written[segment.path], segment.path))
-        found = _sum(found, _compact_day(store, job, day, segments, written, judging))
+        segments.sort(key=lambda segment: (segment.written, segment.path))
+        found = _sum(found, _compact_day(store, job, day, segments, judging))
     return found
-
-
-def _day_of(segment: StoredSegment) -> str:
-    return next(part[5:] for part in segment.path.split("/") if part.startswith("date="))
 
 
 def _sum(one: Compacted, other: Compacted) -> Compacted:
@@ -105,14 +97,12 @@ def _sum(one: Compacted, other: Compacted) -> Compacted:
     )
 
 
-def _compact_day(
-    store: Store, job: str, day: str, segments: Sequence[StoredSegment], written: dict[str, float], judging: Judging | None
-) -> Compacted:
+def _compact_day(store: Store, job: str, day: str, segments: Sequence[StoredSegment], judging: Judging | None) -> Compacted:
     found = Compacted()
     making = _SetInMaking(judging)
     for segment in segments:
         try:
-            making.add(job, segment, store.read(segment), written[segment.path])
+            making.add(job, segment, store.read(segment))
         except BrokenObjectError as error:
             found = _sum(found, Compacted(broken=(str(error),)))
         except GoneObjectError:  # another compaction was faster
@@ -128,7 +118,6 @@ class _SetInMaking:
     judging: Judging | None = None
     segments: list[StoredSegment] = field(default_factory=list)
     steps: int = 0
-    _written: float = 0.0
     _times: list[float] = field(default_factory=list)
     _step_times: tuple[float, float] = (float("inf"), 0.0)
     _json_bytes: int = 0
@@ -143,15 +132,14 @@ class _SetInMaking:
     _measured_file: _LineWriter = field(default_factory=lambda: _LineWriter())
     _others: list[bytes] = field(default_factory=list)
 
-    def add(self, job: str, segment: StoredSegment, content: bytes, written: float) -> None:
-        if self._row_bytes and (self._row_bytes >= _GROUP_BYTES or written - self._group_since >= _GROUP_SECONDS):
+    def add(self, job: str, segment: StoredSegment, content: bytes) -> None:
+        if self._row_bytes and (self._row_bytes >= _GROUP_BYTES or segment.written - self._group_since >= _GROUP_SECONDS):
             self._end_group()
         if not self._row_bytes:
-            self._group_since = written
+            self._group_since = segment.written
         for line in io.BytesIO(content):
             self._add_line(job, line)
         self.segments.append(segment)
-        self._written = max(self._written, written)
         self._json_bytes += len(content)
         self._row_bytes += len(content)
 
@@ -213,7 +201,8 @@ class _SetInMaking:
             writers[segment.host, segment.writer, segment.attempt].append(segment.offset)
         replaced = [CompactedWriter(*key, sorted(offsets)) for key, offsets in sorted(writers.items())]
         digest = hashlib.sha256(msgspec.json.encode(replaced)).hexdigest()[:16]
-        name = f"date={day}/{int(self._written):010d}_{digest}"
+        written = max(segment.written for segment in self.segments)
+        name = f"date={day}/{int(written):010d}_{digest}"
         objects = {f"{name}.steps.parquet": self._step_file.end() if self._step_file and self.steps else b""}
         objects[f"{name}.measured.parquet"] = self._measured_file.end() if self._measured_count else b""
         lines = list(_line_objects(self._others))
@@ -224,7 +213,7 @@ class _SetInMaking:
             line_objects=len(lines),
             begin=min(self._times, default=0.0),
             end=max(self._times, default=0.0),
-            written=self._written,
+            written=written,
             json_bytes=self._json_bytes,
             writers=replaced,
             intervals=self._intervals,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_analyzers.records.window import moment, no_step_within, within
 from tachoscope_core.report.report import JudgedInterval, QualityNote
-from tachoscope_core.storage.compacted import CompactedList, segments_left
+from tachoscope_core.storage.compacted import CompactedList, CompactedSet, segments_left
 from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 
 MOST_RECORDS = 500_000
@@ -62,7 +62,7 @@ class Extent:
         return high
 
 
-def extent(store: Store, job: str) -> Extent:
+def extent(store: Store, job: str, segments: Sequence[StoredSegment], sets: Sequence[CompactedSet]) -> Extent:
     """Return how much a store holds of a job, from the lists of compacted sets, sizes of segments, and each writer's ends.
 
     When a segment was recorded follows from its offset: when it was written does not say, of a store that was copied.
@@ -70,45 +70,37 @@ def extent(store: Store, job: str) -> Extent:
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    segments, _, sets = segments_left(store, job)
     pieces = [(*_times_of(one.holds), float(one.holds.steps + one.holds.measured)) for one in sets]
     if segments:
-        sizes = _sizes(store, job, segments)
-        bytes_a_record = _bytes_a_record(store, segments, sizes)
+        bytes_a_record = _bytes_a_record(store, segments)
         firsts, lasts = _ends_of_writers(from_store(store, job, ends_only=True))
         by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
         for segment in sorted(segments, key=lambda segment: segment.offset):
             by_writer[segment.writer].append(segment)
         for writer, own in by_writer.items():
             last = lasts.get(writer, 0.0)
-            offsets = [segment.offset for segment in own] + [own[-1].offset + max(sizes[own[-1].path], 1.0)]
+            offsets = [segment.offset for segment in own] + [own[-1].offset + max(own[-1].bytes, 1)]
             times = np.interp(offsets, [0, offsets[-1]], [min(firsts.get(writer, last), last), last]).tolist()
-            counts = [sizes[segment.path] / bytes_a_record for segment in own]
+            counts = [segment.bytes / bytes_a_record for segment in own]
             pieces += zip(times, times[1:], counts, strict=False)
     columns = np.array(pieces, dtype=np.float64).reshape(-1, 3).T
     return Extent(*columns)
 
 
-def is_surely_short(store: Store, job: str) -> bool:
+def _is_surely_short(segments: Sequence[StoredSegment], sets: Sequence[CompactedSet]) -> bool:
     """Return whether a job can be judged at once, by the sizes of its objects alone."""
-    segments, _, sets = segments_left(store, job)
-    of_segments = sum(_sizes(store, job, segments).values()) / _LEAST_BYTES_A_RECORD
+    of_segments = sum(segment.bytes for segment in segments) / _LEAST_BYTES_A_RECORD
     return of_segments + sum(one.holds.steps + one.holds.measured for one in sets) <= MOST_RECORDS
 
 
-def _bytes_a_record(store: Store, segments: Sequence[StoredSegment], sizes: Mapping[str, float]) -> float:
+def _bytes_a_record(store: Store, segments: Sequence[StoredSegment]) -> float:
     """Return what a record takes in a segment, packed, as some of them show."""
-    bytes_, records = 0.0, 0
+    bytes_, records = 0, 0
     for segment in segments[:: max(len(segments) // _SAMPLED, 1)]:
         with contextlib.suppress(BrokenObjectError):
             records += store.read(segment).count(b"\n")
-            bytes_ += sizes[segment.path]
+            bytes_ += segment.bytes
     return max(bytes_ / max(records, 1), 1.0)
-
-
-def _sizes(store: Store, job: str, segments: Sequence[StoredSegment]) -> dict[str, float]:
-    entries = store.record_entries(job) if segments else {}
-    return {segment.path: float(entries.get(segment.path, {}).get("size") or 0) for segment in segments}
 
 
 def _ends_of_writers(job: JobRecords) -> tuple[dict[str, float], dict[str, float]]:
@@ -145,9 +137,10 @@ def read_part(
     Raises:
         TachoscopeError: the store has no such job, or no step in the window.
     """
-    if start is None and end is None and last is None and is_surely_short(store, job):
+    segments, _, sets = segments_left(store, job)
+    if start is None and end is None and last is None and _is_surely_short(segments, sets):
         return from_store(store, job)
-    whole = extent(store, job)
+    whole = extent(store, job, segments, sets)
     newest = whole.end + 1.0 if last is None else _last_step_time(store, job, whole.end)
     until = newest if end is None else end
     since = until - last if last is not None else start
@@ -169,12 +162,11 @@ def read_part(
         severity="note",
         means="the report is about what came since; --from and --to choose another part",
     )
-    return replace(found, left_out=note, earlier=earlier_intervals(store, job, before=first))
+    return replace(found, left_out=note, earlier=earlier_intervals(sets, before=first))
 
 
-def earlier_intervals(store: Store, job: str, *, before: float) -> list[JudgedInterval]:
+def earlier_intervals(sets: Sequence[CompactedSet], *, before: float) -> list[JudgedInterval]:
     """Return how a job was judged before a time, Unix seconds; neighbours of which the same was found are one."""
-    _, _, sets = segments_left(store, job)
     every = sorted((one for each in sets for one in each.holds.intervals), key=lambda one: (one.start, one.end))
     joined: list[JudgedInterval] = []
     for one in every:

@@ -24,7 +24,7 @@ from tachoscope_core.report.report import JudgedInterval, QualityNote, Source
 from tachoscope_core.storage import shard_quarantine, spool
 from tachoscope_core.storage.compacted import CompactedSet, compacted_sets, segments_left
 from tachoscope_core.storage.recent_segments import RecentSegments
-from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment, written_time
+from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment
 
 _Piece = TypeVar("_Piece")
 
@@ -117,7 +117,7 @@ def _from_store(store: Store, job: str, *, ends_only: bool, start: float | None,
     if ends_only:
         segments = _ends(segments)
     elif start is not None:
-        firsts, segments = _written_since(store, job, segments, start)
+        firsts, segments = _written_since(segments, start)
     parts = (_Part(store, one, start, end, last_only=ends_only) for one in sets)
     found = _of_objects(store, segments, job, firsts, list(parts))
     if ends_only:
@@ -139,15 +139,10 @@ def _ends(segments: Sequence[StoredSegment]) -> list[StoredSegment]:
     return [one for all_ in by_writer.values() for one in dict.fromkeys((all_[0], *all_[-_LAST_OBJECTS:]))]
 
 
-def _written_since(
-    store: Store, job: str, segments: Sequence[StoredSegment], start: float
-) -> tuple[list[StoredSegment], list[StoredSegment]]:
-    """Return first the ends of each writer that are older, then all that was written since."""
+def _written_since(segments: Sequence[StoredSegment], start: float) -> tuple[list[StoredSegment], list[StoredSegment]]:
+    """Return first the ends of each writer that are older, then all segments that may hold records since `start`, Unix seconds."""
     day = datetime.fromtimestamp(max(start - 86400.0, 0.0), UTC).date().isoformat()  # its folder is of the day of its first record
-    late = [segment for segment in segments if segment.path.partition("/date=")[2][:10] >= day]
-    entries = store.record_entries(job) if late else {}
-    written = {path: written_time(entry) for path, entry in entries.items()}
-    since = [segment for segment in late if written.get(segment.path, start) >= start]
+    since = [segment for segment in segments if segment.day >= day and segment.written >= start]
     recent = set(since)
     return [segment for segment in _ends(segments) if segment not in recent], since
 
@@ -165,7 +160,7 @@ class _Part:
     def lines(self) -> Iterator[bytes]:
         """Yield lines of records that describe their writer, then of measurements other than steps."""
         for path in self.set.line_paths:
-            yield self.store.read(StoredSegment(path, "", "", 0, 0))
+            yield self.store.read_lines(path)
         if self.set.holds.measured and self._wanted:
             with self._opened(self.set.measured_path) as file:
                 since = self.set.holds.end - CLOCKS_AGREE_SECONDS if self.last_only else self.start

@@ -26,7 +26,7 @@ from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.owner import Owner, of_this_process
 from tachoscope_core.records import records
 from tachoscope_core.storage.compacted import all_segments, segments_left
-from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
+from tachoscope_core.storage.store import BrokenObjectError, Store
 from tachoscope_show.text.safe_text import safe
 
 _PIPE_WIDTH = 10_000
@@ -156,10 +156,9 @@ def _known(store: Store, job: str) -> list[Candidate]:
 
 def _lines(store: Store, job: str) -> Iterator[bytes]:
     segments, _, sets = segments_left(store, job)
-    segments += [StoredSegment(path, "", "", 0, 0) for one in sets for path in one.line_paths]
-    for segment in segments:
+    for path in [*(segment.path for segment in segments), *(path for one in sets for path in one.line_paths)]:
         try:
-            yield from io.BytesIO(store.read(segment))
+            yield from io.BytesIO(store.read_lines(path))
         except BrokenObjectError as error:
             print_notice(str(error))
 

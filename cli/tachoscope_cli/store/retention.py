@@ -117,10 +117,11 @@ def prune(
             "nothing to remove was named", fix="give --records, --metrics, --traces or --nodes; first with --dry-run"
         )
     opened = Store(store_url(store))
-    _jobs(opened)
+    jobs = _jobs(opened)
     found = list(_disposable(opened, records, metrics, traces, nodes))
-    for job, reason in retention.held_jobs(opened).items() if records or traces else ():
-        print_notice(f"job {job} is held{f': {reason}' if reason else ''}")
+    for job in jobs if records or traces else ():
+        if held := retention.hold_of(opened, job):
+            print_notice(f"job {job} is held{f': {held.reason}' if held.reason else ''}")
     if not dry_run:
         retention.remove(opened, found)
     if format_.value == "json":

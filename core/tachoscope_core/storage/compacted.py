@@ -90,18 +90,14 @@ def compacted_sets(store: Store, job: str) -> list[CompactedSet]:
     Raises:
         TachoscopeError: the store cannot be read, or a list is broken.
     """
-    root = f"{store.root}/jobs/{job}/compacted"
-    try:
-        paths = sorted(path for path in store.files.find(root) if path.endswith(_LIST))
-    except Exception as error:  # each object store has its own
-        raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
-    return [CompactedSet(path.removesuffix(_LIST), _list(store, path)) for path in paths]
+    paths = store.find(f"jobs/{job}/compacted")
+    return [CompactedSet(path.removesuffix(_LIST), _list(store, path)) for path in paths if path.endswith(_LIST)]
 
 
 def _list(store: Store, path: str) -> CompactedList:
     try:
         return msgspec.json.decode(unpacked(store.files.cat_file(path)), type=CompactedList)
-    except Exception as error:
+    except Exception as error:  # each object store has its own
         raise TachoscopeError(f"could not read {path} in store {store.url}: {error}") from None
 
 
@@ -138,11 +134,7 @@ def last_attempt(store: Store, job: str) -> int:
 
 def stray_objects(store: Store, job: str, *, before: float) -> list[str]:
     """Return the objects of compactions that did not end, written before a Unix time: another one may be at work now."""
-    root = f"{store.root}/jobs/{job}/compacted"
-    try:
-        entries = store.files.find(root, detail=True)
-    except Exception as error:
-        raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
+    entries = store.find(f"jobs/{job}/compacted")
     listed = {path.removesuffix(_LIST) for path in entries if path.endswith(_LIST)}
     return [path for path, entry in entries.items() if _set_path(path) not in listed and written_time(entry) < before]
 

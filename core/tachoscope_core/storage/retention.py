@@ -16,6 +16,7 @@ import msgspec
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import check_job_name
 from tachoscope_core.storage.store import Store, written_time
+from tachoscope_core.storage.traces import StoredTrace, traces
 
 _HOLD = "hold.json"
 
@@ -47,8 +48,8 @@ def old_records(store: Store, *, before: float) -> Iterator[Disposable]:
     """Yield the jobs that wrote nothing since `before`, Unix seconds, and are not held; their traces are left out."""
     for job, last in sorted(store.job_times().items()):
         root = f"{store.root}/jobs/{job}"
-        if 0.0 < last < before and not is_held(store, job):
-            entries = {path: entry for path, entry in _find(store, root).items() if not path.startswith(f"{root}/traces/")}
+        if 0.0 < last < before and hold_of(store, job) is None:
+            entries = {path: entry for path, entry in store.find(f"jobs/{job}").items() if not path.startswith(f"{root}/traces/")}
             yield _disposable("records", job, entries, last=last)
 
 
@@ -56,7 +57,7 @@ def old_samples(store: Store, *, before: float) -> Iterator[Disposable]:
     """Yield the days of metric samples that ended before a Unix time."""
     first_kept = datetime.fromtimestamp(before, UTC).date().isoformat()
     by_day: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
-    for path, entry in _find(store, f"{store.root}/metrics").items():
+    for path, entry in store.find("metrics").items():
         day = next((part[5:] for part in path.split("/") if part.startswith("date=")), first_kept)
         if day < first_kept:
             by_day[day][path] = entry
@@ -65,24 +66,32 @@ def old_samples(store: Store, *, before: float) -> Iterator[Disposable]:
 
 def oldest_traces(store: Store, *, most_bytes: int) -> Iterator[Disposable]:
     """Yield the oldest recordings of jobs that are not held, until what all recordings take is no more than `most_bytes`."""
-    by_recording: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
+    by_recording: dict[tuple[str, str], list[StoredTrace]] = defaultdict(list)
     for job in store.jobs():
-        root = f"{store.root}/jobs/{job}/traces/"
-        for path, entry in _find(store, root.rstrip("/")).items():
-            by_recording[job, path.removeprefix(root).partition("/")[0]][path] = entry
-    every = [_disposable("traces", f"{job}/{recording}", entries) for (job, recording), entries in by_recording.items()]
+        for trace in traces(store, job):
+            by_recording[job, trace.recording].append(trace)
+    every = [
+        Disposable(
+            "traces",
+            f"{job}/{recording}",
+            max(trace.written for trace in files),
+            sum(trace.bytes for trace in files),
+            tuple(trace.path for trace in files),
+        )
+        for (job, recording), files in by_recording.items()
+    ]
     over = sum(one.bytes for one in every) - most_bytes
     for one in sorted(every, key=lambda one: (one.last, one.name)):
         if over <= 0:
             return
-        if not is_held(store, one.name.partition("/")[0]):
+        if hold_of(store, one.name.partition("/")[0]) is None:
             over -= one.bytes
             yield one
 
 
 def gone_nodes(store: Store, *, before: float) -> Iterator[Disposable]:
     """Yield the nodes whose agents wrote nothing of themselves since `before`, Unix seconds."""
-    for path, entry in sorted(_find(store, f"{store.root}/nodes").items()):
+    for path, entry in store.find("nodes").items():
         if 0.0 < written_time(entry) < before:
             yield _disposable("nodes", path.rpartition("/")[2].removesuffix(".json.gz"), {path: entry})
 
@@ -116,39 +125,30 @@ def release(store: Store, job: str) -> None:
     Raises:
         TachoscopeError: it is not held.
     """
-    if not is_held(store, job):
+    if hold_of(store, job) is None:
         raise TachoscopeError(f"job {job!r} is not held in store {store.url}")
     store.remove([_hold_path(store, job)])
 
 
-def held_jobs(store: Store) -> dict[str, str]:
-    """Return the jobs that are held, with the reason that was given."""
-    found = {}
-    for job in store.jobs():
-        path = _hold_path(store, job)
-        if store.files.exists(path):
-            try:
-                found[job] = msgspec.json.decode(store.files.cat_file(path), type=Hold).reason
-            except (OSError, msgspec.DecodeError):
-                found[job] = ""
-    return found
+def hold_of(store: Store, job: str) -> Hold | None:
+    """Return why a job is kept; None: it is not held. A hold that cannot be understood is one, without a reason.
 
-
-def is_held(store: Store, job: str) -> bool:
-    """Return whether somebody wants a job kept; a hold that cannot be read is one."""
-    return bool(store.files.exists(_hold_path(store, job)))
+    Raises:
+        TachoscopeError: it cannot be known.
+    """
+    path = _hold_path(store, job)
+    try:
+        return msgspec.json.decode(store.files.cat_file(path), type=Hold)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError:
+        return Hold("", 0.0)
+    except Exception as error:  # each object store has its own; what is not known to be free is not removed
+        raise TachoscopeError(f"could not read {path} in store {store.url}: {error}") from None
 
 
 def _hold_path(store: Store, job: str) -> str:
     return f"{store.root}/jobs/{check_job_name(job)}/{_HOLD}"
-
-
-def _find(store: Store, root: str) -> dict[str, dict[str, Any]]:
-    try:
-        found: dict[str, dict[str, Any]] = store.files.find(root, detail=True)
-    except Exception as error:  # each object store has its own
-        raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
-    return found
 
 
 def _disposable(what: str, name: str, entries: dict[str, dict[str, Any]], last: float | None = None) -> Disposable:

@@ -123,13 +123,20 @@ def host_folder(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """One object of records: where it lies and what its key says."""
+    """One object of records: where it lies, what its key says, and when it was written, Unix seconds, with how many bytes."""
 
     path: str
     host: str
     writer: str
     attempt: int
     offset: int
+    written: float = 0.0
+    bytes: int = 0
+
+    @property
+    def day(self) -> str:
+        """The day of its records, UTC, as its folder says."""
+        return self.path.partition("/date=")[2][:10]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,14 +215,11 @@ class Store:
         Traces, which may be put there long after, and requests do not count, nor do jobs that have nothing else: see
         `stored_traces` and `profile_requests`. Reports count only of jobs that have nothing else: a watch writes them again.
         """
-        times = {job: self._last_written(f"{self._root}/jobs/{job}") for job in self.jobs()}
+        times = {job: self._last_written(job) for job in self.jobs()}
         return {job: time for job, time in times.items() if time is not None}
 
-    def _last_written(self, path: str) -> float | None:
-        try:
-            entries: dict[str, dict[str, Any]] = self._fs.find(path, detail=True)
-        except Exception as error:
-            raise TachoscopeError(f"could not list {path} in store {self.url}: {error}") from None
+    def _last_written(self, job: str) -> float | None:
+        path, entries = f"{self._root}/jobs/{job}", self.find(f"jobs/{job}")
         left_out = (f"{path}/traces/", f"{path}/requests/", f"{path}/hold.json")
         others = {name: _written_time(name, entry) for name, entry in entries.items() if not name.startswith(left_out)}
         if entries and not others:
@@ -223,27 +227,23 @@ class Store:
         own = [time for name, time in others.items() if not name.startswith(f"{path}/reports/")] or list(others.values())
         return max(own, default=0.0)
 
-    def segments(self, job: str) -> Iterator[StoredSegment]:
-        """Yield the record objects of a job, in the order of their keys."""
-        root = f"{self._root}/jobs/{check_job_name(job)}/records"
-        try:
-            paths = sorted(self._fs.find(root))
-        except Exception as error:
-            raise TachoscopeError(f"could not list {root} in store {self.url}: {error}") from None
-        for path in paths:
-            match = KEY.fullmatch(path.rsplit("/", 1)[-1])
-            if match:
-                host = next((part[5:] for part in path.split("/") if part.startswith("host=")), "")
-                yield StoredSegment(path, host, match["writer"], int(match["attempt"]), int(match["offset"]))
-
-    def record_entries(self, job: str) -> dict[str, dict[str, Any]]:
-        """Return the record objects of a job by path, with size and time as the file system lists them, in one listing."""
-        root = f"{self._root}/jobs/{check_job_name(job)}/records"
+    def find(self, key: str) -> dict[str, dict[str, Any]]:
+        """Return all objects below `key`, such as `jobs/resnet`, in the order of their paths, each with what the file system tells."""
+        root = f"{self._root}/{key}"
         try:
             entries: dict[str, dict[str, Any]] = self._fs.find(root, detail=True)
         except Exception as error:
             raise TachoscopeError(f"could not list {root} in store {self.url}: {error}") from None
-        return entries
+        return dict(sorted(entries.items()))
+
+    def segments(self, job: str) -> Iterator[StoredSegment]:
+        """Yield the record objects of a job, in the order of their keys."""
+        for path, entry in self.find(f"jobs/{check_job_name(job)}/records").items():
+            match = KEY.fullmatch(path.rsplit("/", 1)[-1])
+            if match:
+                host = next((part[5:] for part in path.split("/") if part.startswith("host=")), "")
+                numbers, size = (int(match["attempt"]), int(match["offset"])), int(entry.get("size") or 0)
+                yield StoredSegment(path, host, match["writer"], *numbers, written_time(entry), size)
 
     def samples(self, host: str, *, start: float, end: float) -> list[StoredSamples]:
         """Return the objects of metric samples of a host that may hold some of a window in Unix seconds, the oldest first.
@@ -256,11 +256,7 @@ class Store:
         for folder in self._list(f"{self._root}/metrics"):
             if not first <= folder.rsplit("/", 1)[-1] <= last:
                 continue
-            root = f"{folder}/host={name}"
-            try:
-                paths = list(self._fs.find(root))
-            except Exception as error:
-                raise TachoscopeError(f"could not list {root} in store {self.url}: {error}") from None
+            paths = self.find(f"{folder.removeprefix(self._root)}/host={name}".lstrip("/"))
             matches = ((path, _SAMPLES_KEY.fullmatch(path.rsplit("/", 1)[-1])) for path in paths)
             found += [StoredSamples(path, name, float(match["began"])) for path, match in matches if match]
         found.sort(key=lambda one: (one.began, one.path))
@@ -302,6 +298,10 @@ class Store:
             yield path, None if _is_trusted(uid) else uid, document
 
     def read(self, segment: StoredSegment | StoredSamples) -> bytes:
+        """Return the JSON lines of a segment or of samples; see `read_lines`."""
+        return self.read_lines(segment.path)
+
+    def read_lines(self, path: str) -> bytes:
         """Return the JSON lines of an object.
 
         Raises:
@@ -309,15 +309,15 @@ class Store:
             BrokenObjectError: it is cut short, not gzip, or larger than any that tachoscope writes.
         """
         try:
-            data: bytes = self._fs.cat_file(segment.path)
+            data: bytes = self._fs.cat_file(path)
         except FileNotFoundError:
-            raise GoneObjectError(f"{segment.path} in store {self.url} is not there any more") from None
+            raise GoneObjectError(f"{path} in store {self.url} is not there any more") from None
         except Exception as error:
-            raise TachoscopeError(f"could not read {segment.path} in store {self.url}: {error}") from None
+            raise TachoscopeError(f"could not read {path} in store {self.url}: {error}") from None
         try:
             return unpacked(data)
         except ValueError as error:
-            raise BrokenObjectError(f"could not read {segment.path} in store {self.url}: it is {error}", fix="remove it") from None
+            raise BrokenObjectError(f"could not read {path} in store {self.url}: it is {error}", fix="remove it") from None
 
     def write(self, job: str, *, host: str, writer: str, attempt: int, offset: int, time: float, lines: bytes) -> str:
         """Write JSON lines that begin at `offset` of what `writer` wrote; return the path of the object.

@@ -65,12 +65,9 @@ def traces(store: Store, job: str) -> list[StoredTrace]:
     Raises:
         TachoscopeError: the store cannot be read, or the job's name is none.
     """
-    root = f"{store.root}/jobs/{check_job_name(job)}/traces"
-    try:
-        entries: dict[str, dict[str, Any]] = store.files.find(root, detail=True)
-    except Exception as error:
-        raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
-    found = [trace for path, entry in entries.items() if (trace := _trace(root, path, entry)) is not None]
+    key = f"jobs/{check_job_name(job)}/traces"
+    root = f"{store.root}/{key}"
+    found = [trace for path, entry in store.find(key).items() if (trace := _trace(root, path, entry)) is not None]
     newest: dict[str, float] = {}
     for trace in found:
         newest[trace.recording] = max(trace.written, newest.get(trace.recording, 0.0))

@@ -22,7 +22,7 @@ from tachoscope_analyzers.records.step_parquet import read_lines
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.storage.compacted import all_segments, compacted_sets, last_attempt, segments_left
-from tachoscope_core.storage.store import Store, StoredSegment
+from tachoscope_core.storage.store import Store
 
 JOB, RANKS, STEPS = "planted", 3, 40
 DAY = 86400.0
@@ -68,10 +68,6 @@ def read(store: Store) -> tuple[JobRecords, bytes]:
     return job, msgspec.json.encode(analyze(job))
 
 
-def read_object(store: Store, path: str) -> list[bytes]:
-    return store.read(StoredSegment(path, "", "", 0, 0)).splitlines()
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store(str(tmp_path))
@@ -102,7 +98,7 @@ def test_what_columns_cannot_hold_stays_as_it_was_written(store: Store) -> None:
     compact_job(store, JOB, now=time.time())
 
     assert from_store(store, JOB) == before
-    kept = [line for one in compacted_sets(store, JOB) for path in one.line_paths for line in read_object(store, path)]
+    kept = [line for one in compacted_sets(store, JOB) for path in one.line_paths for line in store.read_lines(path).splitlines()]
     assert {b'{"kind":"Later"}', b"\xff\x00 garbage", cut} <= set(kept)
     with store.files.open(compacted_sets(store, JOB)[-1].measured_path) as file:
         assert newer in b"".join(read_lines(file)), "with the field that only a newer version knows"
@@ -196,15 +192,15 @@ def test_a_reader_whose_objects_are_compacted_meanwhile_reads_them_from_the_set(
 ) -> None:
     before = read(store)
     other, reads = Store(store.url), [0]
-    real = Store.read
+    real = Store.read_lines
 
-    def compacted_meanwhile(self: Store, segment: Any) -> bytes:
+    def compacted_meanwhile(self: Store, path: str) -> bytes:
         reads[0] += 1
         if reads[0] == 5:
             compact_job(other, JOB, now=time.time())
-        return real(self, segment)
+        return real(self, path)
 
-    monkeypatch.setattr(Store, "read", compacted_meanwhile)
+    monkeypatch.setattr(Store, "read_lines", compacted_meanwhile)
 
     assert from_store(store, JOB) == before[0]
 

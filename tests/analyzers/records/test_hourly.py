@@ -15,6 +15,7 @@ from tachoscope_analyzers.records import judged_part
 from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_analyzers.records.judged_part import earlier_intervals, read_part
 from tachoscope_core.report.report import JudgedInterval
+from tachoscope_core.storage.compacted import compacted_sets
 from tachoscope_core.storage.store import Store
 from tachoscope_show.report import html
 from tachoscope_show.report.earlier_words import rows
@@ -28,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def earlier(store: Store) -> list[JudgedInterval]:
-    return earlier_intervals(store, "planted", before=float("inf"))
+    return earlier_intervals(compacted_sets(store, "planted"), before=float("inf"))
 
 
 def test_the_fault_is_named_with_its_hour_and_neighbours_without_one_are_joined(store: Store) -> None:

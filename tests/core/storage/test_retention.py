@@ -129,7 +129,7 @@ def test_to_hold_a_job_is_no_record_of_it_and_a_hold_is_said_with_its_reason(sto
 
     assert store.job_times() == before
     assert "job old is held: the baseline" in done.stderr
-    assert retention.held_jobs(store) == {"old": "the baseline"}
+    assert retention.hold_of(store, "recent") is None
 
 
 def test_a_store_that_is_not_there_is_an_error_and_not_an_empty_list(tmp_path: Path) -> None:
