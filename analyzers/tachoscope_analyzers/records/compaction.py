@@ -33,7 +33,7 @@ AT_REST_SECONDS = 3600.0
 """A job that wrote nothing for so long is at rest; a day is over so long after its end: agents may ship late."""
 MOST_STEPS = 4_000_000
 """Of a compacted set, which is made in memory: about 150 MB of columns."""
-_GROUP_BYTES = 32 << 20
+GROUP_BYTES = 32 << 20
 """Of JSON lines that are sorted at a time: a row group."""
 _GROUP_SECONDS = 3600.0
 """A row group ends at the latest after so long: it is what is judged as one, and the least that is read of a window."""
@@ -67,7 +67,7 @@ def compact_job(
     Raises:
         TachoscopeError: the store cannot be read or written.
     """
-    # Whoever says that jobs come to rest sooner does not say that another compaction is done sooner.
+    # Not by `at_rest_seconds` alone: it says when a job is at rest, and another compaction may still write such objects.
     store.remove(stray_objects(store, job, before=now - max(at_rest_seconds, AT_REST_SECONDS)))
     left, replaced, _ = segments_left(store, job)
     store.remove(segment.path for segment in replaced)
@@ -107,7 +107,7 @@ def _compact_day(store: Store, job: str, day: str, segments: Sequence[StoredSegm
             found = _sum(found, Compacted(broken=(str(error),)))
         except GoneObjectError:  # another compaction was faster
             continue
-        if making.steps >= MOST_STEPS:
+        if making.steps >= MOST_STEPS:  # those of the group that is not ended yet come on top
             found = _sum(found, making.write(store, job, day))
             making = _SetInMaking(judging)
     return _sum(found, making.write(store, job, day)) if making.segments else found
@@ -133,7 +133,7 @@ class _SetInMaking:
     _others: list[bytes] = field(default_factory=list)
 
     def add(self, job: str, segment: StoredSegment, content: bytes) -> None:
-        if self._row_bytes and (self._row_bytes >= _GROUP_BYTES or segment.written - self._group_since >= _GROUP_SECONDS):
+        if self._row_bytes and (self._row_bytes >= GROUP_BYTES or segment.written - self._group_since >= _GROUP_SECONDS):
             self._end_group()
         if not self._row_bytes:
             self._group_since = segment.written
@@ -159,7 +159,6 @@ class _SetInMaking:
             and records.encode(record) == line
         ):
             self._rows.append(record)
-            self.steps += 1
             return
         if self.judging is not None and record.job == job:
             self._beside.append(record)
@@ -172,23 +171,25 @@ class _SetInMaking:
         """Write what was added since the last group as row groups."""
         steps = StepTable.of(self._rows)
         if self.judging is not None:
-            self._intervals += self.judging.interval(steps, self._beside)
+            self._intervals += self.judging.intervals(steps, self._beside)
         self._rows, self._row_bytes, self._beside = [], 0, []
-        if len(steps):
+        if steps:
             self._step_file = self._step_file or StepWriter(steps)
             stored = self._step_file.exactly_stored(steps)
-            steps, inexact = (steps, []) if stored.all() else (steps.take(stored), list(steps.take(~stored)))
-            self.steps -= len(inexact)
-            self._measured += [(row.time, records.encode(row)) for row in inexact]
-            order = np.lexsort((steps.column("seq"), steps.writer_ranks()))
-            self._step_file.add(steps.take(order))
-            if len(steps):
-                times = steps.column("time")
-                first, last = self._step_times
-                self._step_times = (min(first, float(times.min())), max(last, float(times.max())))
+            self._measured += [(row.time, records.encode(row)) for row in steps.take(~stored)]
+            self._add_steps(steps.take(stored))
         self._measured_file.add(self._measured)
         self._measured_count += len(self._measured)
         self._measured = []
+
+    def _add_steps(self, steps: StepTable) -> None:
+        """Write a row group of steps that the file can hold exactly."""
+        if not steps or self._step_file is None:
+            return
+        self._step_file.add(steps.take(np.lexsort((steps.column("seq"), steps.writer_ranks()))))
+        self.steps += len(steps)
+        times, (first, last) = steps.column("time"), self._step_times
+        self._step_times = (min(first, float(times.min())), max(last, float(times.max())))
 
     def write(self, store: Store, job: str, day: str) -> Compacted:
         """Write the set, and remove what it replaces; nothing where another compaction has some of it already."""

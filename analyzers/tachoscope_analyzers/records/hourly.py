@@ -26,8 +26,8 @@ class Judging:
         self._starts = {start.writer: start for start in starts}
         self._waiting: StepTable = StepTable()
 
-    def interval(self, steps: StepTable, beside: Sequence[records.AnyRecord]) -> list[JudgedInterval]:
-        """Return what is found of an hour; nothing where it holds no step that all ranks have.
+    def intervals(self, steps: StepTable, beside: Sequence[records.AnyRecord]) -> list[JudgedInterval]:
+        """Return what is found of an hour, an interval for each attempt that has steps in it which all of its ranks have.
 
         Steps that not all ranks have yet wait for the next hour: nodes ship minutes apart.
         """
@@ -35,21 +35,23 @@ class Judging:
         builder = StepTableBuilder()
         for part in (self._waiting, steps):
             builder.add_table(part)
-        steps = builder.table()
-        if not steps:
-            return []
-        attempt = steps.last_attempt()
-        steps = steps.in_attempt(attempt)
-        last = min(steps.last_of_each_writer("step").values())
-        self._waiting = steps.take(steps.column("step") > last)
-        common = steps.take(steps.column("step") <= last)
-        known = [start for start in self._starts.values() if start.attempt == attempt]
+        steps, self._waiting = builder.table(), StepTable()
         others = [row for row in beside if not isinstance(row, records.JobStarted)]
+        found = []
+        for attempt in np.unique(steps.column("attempt")).tolist():
+            own = steps.in_attempt(attempt)
+            last = min(own.last_of_each_writer("step").values())
+            self._waiting = own.take(own.column("step") > last)
+            found += self._judged(attempt, own.take(own.column("step") <= last), others)
+        return found
+
+    def _judged(self, attempt: int, steps: StepTable, others: Sequence[records.AnyRecord]) -> list[JudgedInterval]:
+        known = [start for start in self._starts.values() if start.attempt == attempt]
+        own = [row for row in others if row.attempt == attempt]
         try:
-            report = self._judge(of_rows(self._job, [*known, *others], common))
+            return [_interval(self._judge(of_rows(self._job, [*known, *own], steps)), attempt)]
         except Exception:  # records are foreign: what cannot be judged must not keep it from being compacted
             return []
-        return [_interval(report, attempt)] if np.isfinite(report.step_seconds.mean) else []
 
 
 def _interval(report: Report, attempt: int) -> JudgedInterval:

@@ -100,15 +100,22 @@ def from_store(
     Raises:
         TachoscopeError: the store has no such job, or cannot be read.
     """
-    for _ in range(_MOST_LISTINGS - 1):
-        try:
+    for _ in range(_MOST_LISTINGS):
+        with contextlib.suppress(GoneObjectError):  # compacted since it was listed: what it held is in another object now
             return _from_store(store, job, ends_only=ends_only, start=start, end=end)
-        except GoneObjectError:  # compacted since it was listed: what it held is in another object now
-            continue
-    return _from_store(store, job, ends_only=ends_only, start=start, end=end)
+    return _from_store(store, job, ends_only=ends_only, start=start, end=end, missing=BrokenObjectError)
 
 
-def _from_store(store: Store, job: str, *, ends_only: bool, start: float | None, end: float | None) -> JobRecords:
+def _from_store(
+    store: Store,
+    job: str,
+    *,
+    ends_only: bool,
+    start: float | None,
+    end: float | None,
+    missing: type[TachoscopeError] = GoneObjectError,
+) -> JobRecords:
+    """Read a job once; `missing` is raised for an object of a compacted set that is not there."""
     segments, _, sets = segments_left(store, job)
     if not segments and not sets:
         raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
@@ -118,8 +125,8 @@ def _from_store(store: Store, job: str, *, ends_only: bool, start: float | None,
         segments = _ends(segments)
     elif start is not None:
         firsts, segments = _written_since(segments, start)
-    parts = (_Part(store, one, start, end, last_only=ends_only) for one in sets)
-    found = _of_objects(store, segments, job, firsts, list(parts))
+    parts = [_Part(store, one, start, end, last_only=ends_only, missing=missing) for one in sets]
+    found = _of_objects(store, segments, job, firsts, parts)
     if ends_only:
         return replace(found, partial=len(segments) < every or bool(sets))
     hosts = {segment.writer: segment.host for segment in (*firsts, *segments)}
@@ -156,11 +163,15 @@ class _Part:
     start: float | None = None
     end: float | None = None
     last_only: bool = False
+    missing: type[TachoscopeError] = GoneObjectError
 
     def lines(self) -> Iterator[bytes]:
         """Yield lines of records that describe their writer, then of measurements other than steps."""
         for path in self.set.line_paths:
-            yield self.store.read_lines(path)
+            try:
+                yield self.store.read_lines(path)
+            except GoneObjectError as error:
+                raise self.missing(str(error)) from None
         if self.set.holds.measured and self._wanted:
             with self._opened(self.set.measured_path) as file:
                 since = self.set.holds.end - CLOCKS_AGREE_SECONDS if self.last_only else self.start
@@ -184,7 +195,7 @@ class _Part:
             with self.store.files.open(path, "rb") as file:
                 yield file
         except FileNotFoundError:
-            raise GoneObjectError(f"{path} in store {self.store.url} is not there any more") from None
+            raise self.missing(f"{path} in store {self.store.url} is not there any more") from None
         except (OSError, ValueError) as error:
             raise BrokenObjectError(f"could not read {path} in store {self.store.url}: {error}") from None
 

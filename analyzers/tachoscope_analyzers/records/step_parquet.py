@@ -19,6 +19,9 @@ _SECONDS = ("wall_seconds", *PART_COLUMNS)
 _NAMES = ("writer", "host")
 _JOB = b"tachoscope_job"
 _MOST_NANOSECONDS = 1 << 53
+MOST_GROUP_ROWS = 1_000_000
+MOST_GROUP_BYTES = 256 << 20
+"""Of a row group, unpacked: compaction ends one at 32 MiB of JSON lines and the segment after."""
 
 
 def whole_nanoseconds(seconds: Array) -> npt.NDArray[np.bool_]:
@@ -99,6 +102,7 @@ def read_steps(file: Any, *, start: float | None = None, end: float | None = Non
 
     try:
         source = pq.ParquetFile(file)
+        _check_bounds(source.metadata)
         job = (source.schema_arrow.metadata or {})[_JOB].decode()
         for number in row_groups_within(source.metadata, start, end):
             yield _table(job, source.read_row_group(number))
@@ -113,10 +117,27 @@ def read_lines(file: Any, *, start: float | None = None, end: float | None = Non
 
     try:
         source = pq.ParquetFile(file)
+        _check_bounds(source.metadata)
         for number in row_groups_within(source.metadata, start, end):
             yield b"".join(source.read_row_group(number, columns=["line"]).column("line").to_pylist())
     except (pa.ArrowException, KeyError) as error:
         raise ValueError(f"not a Parquet file of lines ({error})") from None
+
+
+def _check_bounds(metadata: Any) -> None:
+    """Raise ValueError where a row group is larger than any that compaction writes: a small file may unpack to all memory.
+
+    Sizes are of encoded values, and an encoding by dictionary may repeat one value for ever: only names of steps have it, which are
+    short.
+    """
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.num_rows > MOST_GROUP_ROWS or group.total_byte_size > MOST_GROUP_BYTES:
+            raise ValueError(f"row group {number} has {group.num_rows} rows, {group.total_byte_size} bytes, which is too large")
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.path_in_schema not in _NAMES and any("DICTIONARY" in one for one in column.encodings):
+                raise ValueError(f"column {column.path_in_schema} is encoded by a dictionary")
 
 
 def row_groups_within(metadata: Any, start: float | None, end: float | None) -> list[int]:

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records.base import Count, UnixSeconds
 from tachoscope_core.report.report import JudgedInterval
 from tachoscope_core.storage.store import Store, StoredSegment, unpacked, written_time
 
 _LIST = ".json.gz"
+MOST_LINE_OBJECTS = 10_000
+"""Of a set. A list is foreign input, as records are."""
 
 
 class CompactedWriter(msgspec.Struct, frozen=True):
@@ -39,16 +44,16 @@ class CompactedList(msgspec.Struct, frozen=True):
         json_bytes: of the lines that the segments held. intervals: how the training went, hour by hour.
     """
 
-    steps: int
-    measured: int
-    line_objects: int
-    begin: float
-    end: float
-    written: float
-    json_bytes: int
+    steps: Count
+    measured: Count
+    line_objects: Annotated[int, Meta(ge=0, le=MOST_LINE_OBJECTS)]
+    begin: UnixSeconds
+    end: UnixSeconds
+    written: UnixSeconds
+    json_bytes: Count
     writers: list[CompactedWriter]
-    steps_begin: float = 0.0
-    steps_end: float = 0.0
+    steps_begin: UnixSeconds = 0.0
+    steps_end: UnixSeconds = 0.0
     intervals: list[JudgedInterval] = []
 
 

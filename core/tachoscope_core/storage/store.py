@@ -228,7 +228,7 @@ class Store:
         return max(own, default=0.0)
 
     def find(self, key: str) -> dict[str, dict[str, Any]]:
-        """Return all objects below `key`, such as `jobs/resnet`, in the order of their paths, each with what the file system tells."""
+        """Return all objects below `key`, such as `jobs/resnet`, by path, in order, with what the file system knows of each."""
         root = f"{self._root}/{key}"
         try:
             entries: dict[str, dict[str, Any]] = self._fs.find(root, detail=True)

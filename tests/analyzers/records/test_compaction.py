@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import random
 import time
@@ -10,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from making import beat, envelope, moved
 from processes import free_port, s3_environment, s3_server
 from tachoscope_analyzers.job.report import analyze
-from tachoscope_analyzers.records import compaction
+from tachoscope_analyzers.records import compaction, step_parquet
 from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_analyzers.records.step_parquet import read_lines
@@ -131,6 +135,7 @@ class Died(BaseException):
 
 def test_killed_at_any_point_nothing_is_lost_or_twice_and_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "MOST_STEPS", 50)
+    monkeypatch.setattr(compaction, "GROUP_BYTES", 1)
     for point in range(1000):
         store = Store(str(tmp_path / str(point)))
         ship(store, a_segment=20)
@@ -251,9 +256,38 @@ def test_a_broken_set_costs_its_own_records_and_is_counted(store: Store, suffix:
     assert found.starts == before.starts
 
 
+def test_an_object_of_a_set_that_is_gone_costs_its_own_records_and_is_counted(store: Store) -> None:
+    compact_job(store, JOB, now=time.time())
+    Path(compacted_sets(store, JOB)[0].steps_path).unlink()
+
+    found = from_store(store, JOB)
+
+    assert found.source.broken_objects == 1 and "steps.parquet" in found.broken[0]
+    assert found.steps and len(found.starts) == RANKS
+
+
+@pytest.mark.parametrize("bomb", ["rows", "dictionary"])
+def test_a_small_file_that_unpacks_to_all_memory_is_refused_before_it_is_unpacked(store: Store, bomb: str) -> None:
+    compact_job(store, JOB, now=time.time())
+    path = Path(compacted_sets(store, JOB)[0].measured_path)
+    count = step_parquet.MOST_GROUP_ROWS + 1 if bomb == "rows" else 1000
+    lines = [b"x" * (1 if bomb == "rows" else 1 << 20)] * count
+    table = pa.table({"time": pa.array([BEGIN] * count), "line": pa.array(lines, pa.binary())})
+    pq.write_table(table, path, row_group_size=count, use_dictionary=["line"] if bomb == "dictionary" else False)
+    assert path.stat().st_size < 3 << 20
+
+    with path.open("rb") as file, pytest.raises(ValueError, match="too large|dictionary"):
+        next(read_lines(file))
+
+
 def test_a_broken_list_is_a_clear_error_and_no_job_without_records(store: Store) -> None:
     compact_job(store, JOB, now=time.time())
-    Path(compacted_sets(store, JOB)[0].list_path).write_bytes(b"{}")
+    path = Path(compacted_sets(store, JOB)[0].list_path)
+    holds = json.loads(gzip.decompress(path.read_bytes()))
+    path.write_bytes(gzip.compress(json.dumps(holds | {"line_objects": 10**9}).encode()))
+    with pytest.raises(TachoscopeError, match="line_objects"):
+        from_store(store, JOB)
+    path.write_bytes(b"{}")
 
     with pytest.raises(TachoscopeError, match=r"could not read .*\.json\.gz"):
         from_store(store, JOB)
@@ -303,7 +337,7 @@ def test_an_object_store_is_compacted_as_a_directory_is(s3: Store) -> None:
     assert list(s3.segments(JOB)) == []
 
 
-def test_steps_are_a_twentieth_of_their_lines(tmp_path: Path) -> None:
+def test_steps_take_less_than_a_twelfth_of_their_lines(tmp_path: Path) -> None:
     chance = random.Random(1)
     store = Store(str(tmp_path))
     rows = []

@@ -60,6 +60,19 @@ def test_a_report_on_the_newest_part_shows_them_in_text_and_on_its_page(store: S
     assert row.words[-1] in html.render(report)
 
 
+def test_an_hour_in_which_a_job_was_started_again_has_an_interval_for_each_attempt(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    for attempt in (0, 1):
+        content = lines_of([[{"forward": 1.0 + attempt}]] * 100, attempt=attempt)
+        path = store.write("planted", host="n", writer=f"{attempt:07d}0", attempt=attempt, offset=0, time=BEGIN, lines=content)
+        os.utime(path, (BEGIN, BEGIN))
+
+    compact_job(store, "planted", now=time.time(), judge=analyze)
+
+    found = earlier_intervals(compacted_sets(store, "planted"), before=float("inf"))
+    assert sorted((one.attempt, round(one.step_seconds, 3)) for one in found) == [(0, 1.0), (1, 2.0)]
+
+
 def test_a_judge_that_fails_keeps_nothing_from_being_compacted(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     content = lines_of([[{"forward": 1.0}]] * 20)
