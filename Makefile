@@ -40,7 +40,7 @@ alone-computing:
 alone-waiting:
 	$(BIN)/python -m pytest -m "alone and waits" $(shell grep -rl mark.waits tests --include=*.py)
 
-# What the processes of tests import is compiled once here, on both cores, and not by each of them: a tenth of all that is installed.
+# The modules that test processes import, a quarter of all that is installed, are compiled once here, on both cores.
 IMPORTED_BY_TESTS := import accelerate, aiohttp, distributed, lightning.pytorch, litserve, moto.server, streamlit.testing.v1, streamlit.web.cli, \
 	torch._dynamo, torch._inductor.compile_fx, torch.distributed.fsdp, torch.distributed.run, transformers.trainer, uvicorn, wandb
 $(COMPILED): $(READY)
@@ -126,7 +126,7 @@ clean: ## remove the virtual environment and caches
 
 # Locks are whole: nothing else is resolved (--no-deps), nothing without a hash is installed, and the project is built by what they hold.
 # torch comes after what it needs, so that only what PyPI's build needs beyond the CPU's is taken without a hash, and by pip: as its index is set.
-# Nothing is compiled as it is installed: Python does it as it imports, mostly a tenth.
+# Nothing is compiled at installation: Python compiles what is imported, and most modules never are.
 PIP_INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 $(DEMO_READY): requirements-demo.lock requirements-torch.lock pyproject.toml
 	@.ci/system-packages demo

@@ -65,7 +65,7 @@ class MetaRegistrations:
         return Later(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do the one thing that its import does and that nothing asks it for: without a metaclass there are no generators."""
+        """Register the metaclass of generators, the one effect of the import that PyTorch relies on without using the module."""
         torch = sys.modules["torch"]
         if hasattr(torch._C, "_set_generator_metaclass"):
             torch._C._set_generator_metaclass(importlib.import_module("torch._opaque_base").OpaqueBaseMeta)

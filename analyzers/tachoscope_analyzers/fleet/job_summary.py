@@ -128,7 +128,7 @@ def _training(job: JobRecords, common: JobSummary, now: float, prices: Sequence[
     report = None
     if steps is not None:
         report, why = _result_or_reason(lambda: analyze(job))
-    # The life of a job of which only the newest part was read is not known.
+    # Only the newest part of a long job was read, so its life is unknown.
     life = None if job.left_out else _result_or_reason(lambda: analyze_life(job, prices=prices, now=now))[0]
     worst = _gravest(report, life)
     bad = next((note.what for note in report.quality if note.severity == "bad"), "") if report is not None else why

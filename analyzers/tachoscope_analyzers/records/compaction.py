@@ -1,7 +1,7 @@
 """Compaction: the record objects of a job's past days become a few objects of columns, see `tachoscope_core.storage.compacted`.
 
-Nothing is lost and nothing is there twice, whenever it is killed: objects of columns are written first, then the list that makes
-them count, and only then what the list names is removed. A line that columns cannot hold exactly stays as the line that it is.
+It can be killed at any point without losing or duplicating records: objects in columns are written first, then the list that makes
+them valid, and only then are the segments removed. A line that the columns cannot represent exactly is kept as a line.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from tachoscope_core.storage.compacted import CompactedList, CompactedWriter, co
 from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment
 
 AT_REST_SECONDS = 3600.0
-"""A job that wrote nothing for so long is at rest; a day is over so long after its end: agents may ship late."""
+"""A job without writes for this long is at rest. A day is complete this long after its end, because agents may ship late."""
 MOST_STEPS = 4_000_000
-"""Of a compacted set, which is made in memory: about 150 MB of columns."""
+"""In a compacted set, which is built in memory: about 150 MB of columns."""
 GROUP_BYTES = 32 << 20
-"""Of JSON lines that are sorted at a time: a row group."""
+"""Of JSON lines in a row group."""
 _GROUP_SECONDS = 3600.0
-"""A row group ends at the latest after so long: it is what is judged as one, and the least that is read of a window."""
+"""Longest time that a row group covers. Each is judged as one interval, and windows are read in whole row groups."""
 _LINE_OBJECT_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction of a job did: segments replaced, sets made, bytes of JSON lines before, and bytes stored after."""
+    """Result of a compaction: segments replaced, sets written, bytes of their JSON lines, bytes stored, and unreadable objects."""
 
     segments: int = 0
     sets: int = 0
@@ -59,10 +59,10 @@ def compact_job(
     at_rest_seconds: float = AT_REST_SECONDS,
     judge: Callable[[JobRecords], Report] | None = None,
 ) -> Compacted:
-    """Compact a job's days that are over, or all of a job at rest. May be killed, and run again, at any time.
+    """Compact the complete days of a job, or all of it if it is at rest. It can be killed and run again at any time.
 
     Args:
-        now: Unix seconds. judge: judges an hour of a training; None: nothing is judged.
+        now: Unix seconds. judge: returns the report on an hour of a training; None: hours are not judged.
 
     Raises:
         TachoscopeError: the store cannot be read or written.
@@ -79,7 +79,7 @@ def compact_job(
             by_day[segment.day].append(segment)
     found, judging = Compacted(), None
     if judge is not None and by_day:
-        with contextlib.suppress(TachoscopeError):  # nothing of it can be read: then nothing is judged, and lines stay lines
+        with contextlib.suppress(TachoscopeError):  # no record can be read, so nothing is judged
             judging = Judging(job, judge, from_store(store, job, ends_only=True).starts)
     for day, segments in sorted(by_day.items()):
         segments.sort(key=lambda segment: (segment.written, segment.path))
@@ -105,9 +105,9 @@ def _compact_day(store: Store, job: str, day: str, segments: Sequence[StoredSegm
             making.add(job, segment, store.read(segment))
         except BrokenObjectError as error:
             found = _sum(found, Compacted(broken=(str(error),)))
-        except GoneObjectError:  # another compaction was faster
+        except GoneObjectError:  # another compaction replaced it
             continue
-        if making.steps >= MOST_STEPS:  # those of the group that is not ended yet come on top
+        if making.steps >= MOST_STEPS:
             found = _sum(found, making.write(store, job, day))
             making = _SetInMaking(judging)
     return _sum(found, making.write(store, job, day)) if making.segments else found
@@ -192,7 +192,7 @@ class _SetInMaking:
         self._step_times = (min(first, float(times.min())), max(last, float(times.max())))
 
     def write(self, store: Store, job: str, day: str) -> Compacted:
-        """Write the set, and remove what it replaces; nothing where another compaction has some of it already."""
+        """Write the set and remove the segments that it replaces, unless another compaction replaced some of them already."""
         self._end_group()
         done = {key for one in compacted_sets(store, job) for key in one.replaced()}
         if any((segment.writer, segment.attempt, segment.offset) in done for segment in self.segments):
@@ -221,7 +221,7 @@ class _SetInMaking:
             steps_begin=self._step_times[0] if self.steps else 0.0,
             steps_end=self._step_times[1] if self.steps else 0.0,
         )
-        objects[f"{name}.json.gz"] = _packed(msgspec.json.encode(holds))  # last: from now on the set counts
+        objects[f"{name}.json.gz"] = _packed(msgspec.json.encode(holds))  # written last, it makes the set valid
         objects = {key: data for key, data in objects.items() if data}
         for key, data in objects.items():
             store.write_compacted(job, key, data)
@@ -258,7 +258,7 @@ class _LineWriter:
 
 
 def _line_objects(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines as objects of bounded size; one that was cut ends its object, or the next one would be part of it."""
+    """Yield the contents of objects of bounded size. A line without newline ends its object, so that it does not join the next."""
     parts: list[bytes] = []
     size = 0
     for line in lines:

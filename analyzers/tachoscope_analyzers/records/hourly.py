@@ -1,4 +1,4 @@
-"""A long job hour by hour: each hour is judged once, as it is compacted, by the same rules as a job that is looked at now."""
+"""Judges a long job hour by hour while it is compacted, by the rules of `analyze`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MOST_FINDINGS = 3
 
 
 class Judging:
-    """Judges the hours of a job one after the other, in the order in which its records were written.
+    """Judges the hours of a job in the order in which its records were written.
 
     Args:
-        judge: makes the report. starts: who the processes of the job are.
+        judge: returns the report on records. starts: of the processes of the job that are known so far.
     """
 
     def __init__(self, job: str, judge: Callable[[JobRecords], Report], starts: Sequence[records.JobStarted]) -> None:
@@ -27,9 +27,9 @@ class Judging:
         self._waiting: StepTable = StepTable()
 
     def intervals(self, steps: StepTable, beside: Sequence[records.AnyRecord]) -> list[JudgedInterval]:
-        """Return what is found of an hour, an interval for each attempt that has steps in it which all of its ranks have.
+        """Return an interval for each attempt with steps that all of its ranks recorded.
 
-        Steps that not all ranks have yet wait for the next hour: nodes ship minutes apart.
+        Steps that some ranks did not record yet are judged with the next hour, because nodes ship at different times.
         """
         self._starts |= {row.writer: row for row in beside if isinstance(row, records.JobStarted)}
         builder = StepTableBuilder()
@@ -50,7 +50,7 @@ class Judging:
         own = [row for row in others if row.attempt == attempt]
         try:
             return [_interval(self._judge(of_rows(self._job, [*known, *own], steps)), attempt)]
-        except Exception:  # records are foreign: what cannot be judged must not keep it from being compacted
+        except Exception:  # records are foreign input: an hour that cannot be judged must still be compacted
             return []
 
 

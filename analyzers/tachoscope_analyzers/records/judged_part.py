@@ -1,4 +1,4 @@
-"""Which part of a long job is read to judge it: what that takes does not grow with the length of the job."""
+"""Reads the part of a long job that is judged, so that time and memory do not grow with the length of the job."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from tachoscope_core.storage.compacted import CompactedList, CompactedSet, segme
 from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 
 MOST_RECORDS = 500_000
-"""That are judged at once; 64 ranks with steps of 2 s record as many in three hours. Judging them takes less than 1 GiB."""
+"""Number of measurements that are judged at once: three hours of 64 ranks with steps of 2 s, which takes less than 1 GiB."""
 _LEAST_BYTES_A_RECORD = 25
-"""Of a segment, packed; in trainings on CPU and on an H200 it is 97 to 128. What is surely not long is not looked at further."""
+"""Lower bound for compressed segments (measured on CPU and on an H200: 97 to 128); jobs that are short by it are read whole."""
 _LONGEST_STEP_SECONDS = 3600.0
-"""A step belongs to the window that its middle is in, and ends later."""
+"""A step belongs to the window that contains its middle, so it may end this long after the window."""
 _LOOKED_BACK_SECONDS = (600.0, 86400.0)
-"""For the last step of a job: an evaluation, a trace and its end may come after it."""
+"""How far back the last step of a job is searched: evaluation, traces and the end of the job are recorded after it."""
 _SAMPLED = 8
-"""Segments that are read to know how many records the others hold."""
+"""Number of segments that are read to estimate the number of records in the others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extent:
-    """How much a store holds of a job, piece by piece.
+    """How many measurements a store holds of a job over time.
 
     Attributes:
-        begins, ends: of each piece, Unix seconds, shape (N,). records: measurements in it, shape (N,); of segments estimated.
+        begins, ends: of each segment or compacted set, Unix seconds, shape (N,).
+        records: number of measurements, shape (N,); an estimate for segments.
     """
 
     begins: npt.NDArray[np.float64]
@@ -42,17 +43,17 @@ class Extent:
 
     @property
     def end(self) -> float:
-        """When the last record was written, Unix seconds; 0: there is none."""
+        """Time of the last record, Unix seconds; 0 without records."""
         return float(self.ends.max(initial=0.0))
 
     def count(self, start: float, end: float) -> float:
-        """Return about how many records lie in a window, taken as even within a piece."""
+        """Return the estimated number of records in a window."""
         lengths = np.maximum(self.ends - self.begins, 1e-9)
         inside = np.minimum(self.ends, end) - np.maximum(self.begins, start)
         return float((self.records * np.clip(inside / lengths, 0.0, 1.0)).sum())
 
     def newest_part(self, start: float, end: float, most: float) -> float:
-        """Return since when a window has no more than so many records, Unix seconds; `start`, where all of it has not."""
+        """Return the earliest time, not before `start`, from which at most `most` records are left until `end`."""
         if self.count(start, end) <= most:
             return start
         low, high = max(start, float(self.begins.min())), end
@@ -63,9 +64,9 @@ class Extent:
 
 
 def extent(store: Store, job: str, segments: Sequence[StoredSegment], sets: Sequence[CompactedSet]) -> Extent:
-    """Return how much a store holds of a job, from the lists of compacted sets, sizes of segments, and each writer's ends.
+    """Return the extent of a job, from the lists of compacted sets, sizes of segments, and first and last records of writers.
 
-    When a segment was recorded follows from its offset: when it was written does not say, of a store that was copied.
+    The time of a segment is interpolated from its offset, because a copied store does not keep the time of writing.
 
     Raises:
         TachoscopeError: the store cannot be read.
@@ -94,7 +95,7 @@ def _is_surely_short(segments: Sequence[StoredSegment], sets: Sequence[Compacted
 
 
 def _bytes_a_record(store: Store, segments: Sequence[StoredSegment]) -> float:
-    """Return what a record takes in a segment, packed, as some of them show."""
+    """Return the mean compressed size of a record, from a sample of segments."""
     bytes_, records = 0, 0
     for segment in segments[:: max(len(segments) // _SAMPLED, 1)]:
         with contextlib.suppress(BrokenObjectError):
@@ -114,7 +115,7 @@ def _ends_of_writers(job: JobRecords) -> tuple[dict[str, float], dict[str, float
 
 
 def _last_step_time(store: Store, job: str, end: float) -> float:
-    """Return when the last step of a job ended, Unix seconds; `end`, when its last record was written, where it has no step."""
+    """Return the end of the last step of a job in Unix seconds, or `end`, the time of its last record, if it has no step."""
     for before in _LOOKED_BACK_SECONDS:
         if steps := from_store(store, job, start=max(end - before, 1.0)).steps:
             return steps.last_time()
@@ -122,17 +123,17 @@ def _last_step_time(store: Store, job: str, end: float) -> float:
 
 
 def _times_of(holds: CompactedList) -> tuple[float, float]:
-    """Return from when to when the steps of a set ended; of one without steps, its records."""
+    """Return the times of the first and last step of a set, or of its records if it has no steps."""
     return (holds.steps_begin, holds.steps_end) if holds.steps else (holds.begin, holds.end)
 
 
 def read_part(
     store: Store, job: str, *, start: float | None = None, end: float | None = None, last: float | None = None
 ) -> JobRecords:
-    """Read a job, of a long one the newest part; `left_out` says so.
+    """Read a job, or the newest part of a long job; `left_out` then describes the rest.
 
     Args:
-        start, end: of a window, Unix seconds; None: as far as there are records. last: the window's length, up to its end.
+        start, end: window in Unix seconds; None: no limit. last: length of the window in seconds, up to `end` or the last step.
 
     Raises:
         TachoscopeError: the store has no such job, or no step in the window.
@@ -153,7 +154,7 @@ def read_part(
         ended = _last_step_time(store, job, whole.end)
         raise no_step_within(job, first, until, first=float(whole.begins.min()), last=ended)
     found = within(read, first, until)
-    del read  # else its steps stay beside their copy
+    del read  # frees its steps, which `found` has copies of
     if first <= wanted:
         return found
     count = whole.count(wanted, until)
@@ -166,7 +167,7 @@ def read_part(
 
 
 def earlier_intervals(sets: Sequence[CompactedSet], *, before: float) -> list[JudgedInterval]:
-    """Return how a job was judged before a time, Unix seconds; neighbours of which the same was found are one."""
+    """Return the intervals that start before a Unix time; adjacent intervals with the same main finding are merged."""
     every = sorted((one for each in sets for one in each.holds.intervals), key=lambda one: (one.start, one.end))
     joined: list[JudgedInterval] = []
     for one in every:
@@ -185,7 +186,7 @@ def _what_was_found(one: JudgedInterval) -> tuple[object, ...]:
 
 
 def _joined(one: JudgedInterval, other: JudgedInterval) -> JudgedInterval:
-    """Return two intervals as one: means by step, findings of the longer one."""
+    """Merge two intervals: means weighted by steps, findings of the longer one."""
     part = other.steps / (one.steps + other.steps)
     shares = None
     if one.compute_share is not None and other.compute_share is not None:

@@ -33,12 +33,12 @@ _Piece = TypeVar("_Piece")
 class JobRecords:
     """All records of one job, each once, in the order of (writer, seq); `source` counts what could not be read.
 
-    Steps are columns, since a job has millions of them.
+    Steps are columns, because a job has millions of them.
 
     `released`: when a person last took a data shard off the quarantine list, in Unix seconds by shard; only a store knows that.
     `gpus`: what the store holds of the GPUs that it ran on. `partial`: only the first and last records were read.
-    `broken`: what of it could not be read, and why.
-    `left_out`: which part of a long job was not; `earlier`: how that was judged when it was compacted.
+    `broken`: objects that could not be read, with the reason.
+    `left_out`: the part of a long job that was not read; `earlier`: intervals of it, as they were judged at compaction.
     `shared`: ranks that several processes claimed at the same time; in the records each has one of its own.
     """
 
@@ -94,14 +94,14 @@ def from_store(
     """Read a job from a store.
 
     Args:
-        ends_only: no more than each writer's first and last objects, enough for its status.
-        start, end: Unix seconds; measurements of objects that were written before or begin after are not read.
+        ends_only: read only the first and last objects of each writer, enough for the status of the job.
+        start, end: Unix seconds; objects without measurements in this window are skipped.
 
     Raises:
         TachoscopeError: the store has no such job, or cannot be read.
     """
     for _ in range(_MOST_LISTINGS):
-        with contextlib.suppress(GoneObjectError):  # compacted since it was listed: what it held is in another object now
+        with contextlib.suppress(GoneObjectError):  # it was compacted after it was listed: list again
             return _from_store(store, job, ends_only=ends_only, start=start, end=end)
     return _from_store(store, job, ends_only=ends_only, start=start, end=end, missing=BrokenObjectError)
 
@@ -115,7 +115,7 @@ def _from_store(
     end: float | None,
     missing: type[TachoscopeError] = GoneObjectError,
 ) -> JobRecords:
-    """Read a job once; `missing` is raised for an object of a compacted set that is not there."""
+    """List and read a job once; `missing` is the error for an object of a compacted set that does not exist."""
     segments, _, sets = segments_left(store, job)
     if not segments and not sets:
         raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
@@ -139,7 +139,7 @@ def _from_store(
 
 
 def _ends(segments: Sequence[StoredSegment]) -> list[StoredSegment]:
-    """Return the first object of each writer, and the last ones: the very last may hold no step, but only its end."""
+    """Return the first object of each writer and its last three: the very last often holds no step."""
     by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
     for segment in sorted(segments, key=lambda segment: segment.offset):
         by_writer[segment.writer].append(segment)
@@ -147,7 +147,7 @@ def _ends(segments: Sequence[StoredSegment]) -> list[StoredSegment]:
 
 
 def _written_since(segments: Sequence[StoredSegment], start: float) -> tuple[list[StoredSegment], list[StoredSegment]]:
-    """Return first the ends of each writer that are older, then all segments that may hold records since `start`, Unix seconds."""
+    """Return the first and last segments of each writer that are older than `start`, Unix seconds, and all newer segments."""
     day = datetime.fromtimestamp(max(start - 86400.0, 0.0), UTC).date().isoformat()  # its folder is of the day of its first record
     since = [segment for segment in segments if segment.day >= day and segment.written >= start]
     recent = set(since)
@@ -156,7 +156,7 @@ def _written_since(segments: Sequence[StoredSegment], start: float) -> tuple[lis
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What of a compacted set is to be read: of its measurements those of a window, or only the last ones."""
+    """A compacted set, and which of its measurements to read: those of a window, or only the last ones."""
 
     store: Store
     set: CompactedSet
@@ -166,7 +166,7 @@ class _Part:
     missing: type[TachoscopeError] = GoneObjectError
 
     def lines(self) -> Iterator[bytes]:
-        """Yield lines of records that describe their writer, then of measurements other than steps."""
+        """Yield the lines of records that describe their writer, then those of measurements other than steps."""
         for path in self.set.line_paths:
             try:
                 yield self.store.read_lines(path)
@@ -287,7 +287,7 @@ def from_spool(paths: Iterable[Path], *, job: str | None = None) -> JobRecords:
 
 
 class _Read:
-    """What was read of one job: its steps as columns, all else by (writer, seq), each record once."""
+    """Records of one job while they are read: steps as columns, other records once by (writer, seq)."""
 
     def __init__(self) -> None:
         self.steps = StepTableBuilder()
@@ -421,7 +421,7 @@ def _by_kind(rows: list[records.AnyRecord]) -> dict[str, Any]:
 
 
 _BATCH_RECORDS = 10_000
-"""That are decoded before the steps of them become columns."""
+"""Number of records that are decoded before their steps are converted to columns."""
 
 
 def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[list[records.AnyRecord]]:

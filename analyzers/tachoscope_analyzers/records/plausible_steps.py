@@ -1,4 +1,4 @@
-"""Steps whose numbers cannot be true are left out: a spool is foreign input, and a counter that took in nonsense keeps it."""
+"""Drops steps with impossible numbers: a spool is foreign input, and counters would keep a wrong value."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Steps as Parquet: a column for each field and each part of a step, seconds as whole nanoseconds where they are such.
+"""Steps as Parquet: a column for each field and part of a step, with seconds stored as integer nanoseconds where possible.
 
-A probe reads clocks of nanoseconds, and integers pack far better than what they are as fractions of seconds. Which columns are
-integers, the first rows of a file decide; `exactly_stored` says which later rows it can hold.
+The probe reads clocks with nanosecond resolution, and integers compress much better than fractions of seconds. The first rows of a
+file decide which columns are integers; `exactly_stored` returns which later rows the file can represent.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _JOB = b"tachoscope_job"
 _MOST_NANOSECONDS = 1 << 53
 MOST_GROUP_ROWS = 1_000_000
 MOST_GROUP_BYTES = 256 << 20
-"""Of a row group, unpacked: compaction ends one at 32 MiB of JSON lines and the segment after."""
+"""Of a row group, decompressed. Compaction ends a row group after 32 MiB of JSON lines."""
 
 
 def whole_nanoseconds(seconds: Array) -> npt.NDArray[np.bool_]:
-    """Return which values, in seconds, are exactly that many nanoseconds; NaN, which stands for no value, is."""
+    """Return which values, in seconds, are a whole number of nanoseconds; NaN, for no value, counts as one."""
     rounded = np.rint(seconds * 1e9)
     return np.asarray(np.isnan(seconds) | ((rounded / 1e9 == seconds) & (rounded <= _MOST_NANOSECONDS)))
 
 
 class StepWriter:
-    """Writes steps of one job into a Parquet file in memory, a row group for each table that is added."""
+    """Writes steps of one job to a Parquet file in memory, with a row group for each added table."""
 
     def __init__(self, first: StepTable) -> None:
         import pyarrow as pa
@@ -55,7 +55,7 @@ class StepWriter:
         )
 
     def exactly_stored(self, steps: StepTable) -> npt.NDArray[np.bool_]:
-        """Return which steps come out of the file as they went in."""
+        """Return which steps the file can represent exactly."""
         kept = np.ones(len(steps), dtype=bool)
         for name in self._integers:
             kept &= whole_nanoseconds(steps.column(name))
@@ -92,7 +92,7 @@ class StepWriter:
 
 
 def read_steps(file: Any, *, start: float | None = None, end: float | None = None) -> Iterator[StepTable]:
-    """Yield the steps of a file, a row group at a time, without row groups that ended outside of a window in Unix seconds.
+    """Yield the steps of a file by row group, skipping row groups outside of a window in Unix seconds.
 
     Raises:
         ValueError: it is not such a file.
@@ -111,7 +111,7 @@ def read_steps(file: Any, *, start: float | None = None, end: float | None = Non
 
 
 def read_lines(file: Any, *, start: float | None = None, end: float | None = None) -> Iterator[bytes]:
-    """Yield the JSON lines of a file of measurements, a row group at a time; see `read_steps`."""
+    """Yield the JSON lines of a file of measurements by row group; see `read_steps`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -125,10 +125,10 @@ def read_lines(file: Any, *, start: float | None = None, end: float | None = Non
 
 
 def _check_bounds(metadata: Any) -> None:
-    """Raise ValueError where a row group is larger than any that compaction writes: a small file may unpack to all memory.
+    """Raise ValueError if a row group is larger than compaction writes: a small file could decompress to more than memory holds.
 
-    Sizes are of encoded values, and an encoding by dictionary may repeat one value for ever: only names of steps have it, which are
-    short.
+    The sizes are those of encoded values. With dictionary encoding a small page can repeat a large value, so only the columns of
+    names may use it.
     """
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -167,7 +167,7 @@ def _table(job: str, rows: Any) -> StepTable:
         elif name in _SECONDS and nanoseconds in rows.column_names:
             column = rows.column(nanoseconds)
             if column.null_count < len(column):
-                columns[name] = column.to_numpy() / 1e9  # of nulls pyarrow makes NaN
+                columns[name] = column.to_numpy() / 1e9  # pyarrow converts nulls to NaN
         elif name not in PART_COLUMNS or rows.column(name).null_count < len(rows):
             columns[name] = rows.column(name).to_numpy().astype(type_)
     return StepTable(job, names["writer"], names["host"], columns)

@@ -1,6 +1,6 @@
-"""Step records of a job as columns: a row becomes a `StepDone` only where somebody asks for that row.
+"""Step records of a job as columns. Rows are converted to `StepDone` only on access.
 
-A step takes 100 to 250 bytes here, as a `StepDone` with its dictionaries about 2,000: jobs have millions of them.
+A step takes 100 to 250 bytes; a `StepDone` with its dictionaries takes about 2,000, and jobs have millions of steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PARTS: dict[str, dict[str, str]] = {
     "run_delay_seconds": {name: f"{name}_delay_seconds" for name in ("step", "backward")},
     "device_seconds": {name: f"device_{name}_seconds" for name in DEVICE_SEGMENTS},
 }
-"""By field of `StepDone` that holds seconds by name, the column of each name. Other names no analyzer reads: they are left out."""
+"""Columns of the dictionaries of a `StepDone`, by field and key. Other keys, which analyzers do not read, are dropped."""
 DEVICE_COLUMNS = tuple(_PARTS["device_seconds"].values())
 PART_COLUMNS = tuple(column for parts in _PARTS.values() for column in parts.values())
 COLUMNS: _Types = {
@@ -53,16 +53,17 @@ COLUMNS: _Types = {
     **_AMOUNTS,
     **dict.fromkeys(PART_COLUMNS, np.float64),
 }
-"""Every column, with its type. `writer` and `host` are places in the table's lists of names."""
+"""All columns and their types. `writer` and `host` are indices into the lists of names of a table."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTable(Sequence[StepDone]):
-    """Steps of one job in the order of (writer, seq), as a sequence of records and as columns.
+    """Steps of one job, usually ordered by (writer, seq), as a sequence of records and as columns.
 
     Attributes:
-        job: whose steps they are. writers, hosts: names that the columns `writer` and `host` are places in.
-        columns: equally long arrays by name, see `COLUMNS`; a part that no step has is absent, and NaN where one step lacks it.
+        job: name of the job. writers, hosts: names that the columns `writer` and `host` index.
+        columns: arrays of equal length by name, see `COLUMNS`. The column of a part is absent if no step has the part, and NaN for
+            steps without it.
     """
 
     job: str = ""
@@ -106,7 +107,7 @@ class StepTable(Sequence[StepDone]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StepTable) and len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]  # as of other sequences of what can be compared by content
+    __hash__ = None  # type: ignore[assignment]  # compared by content
 
     def _with(self, columns: Mapping[str, Array]) -> StepTable:
         return StepTable(self.job, self.writers, self.hosts, columns)
@@ -131,7 +132,7 @@ class StepTable(Sequence[StepDone]):
         return [known[code] for code in self.column(column).tolist()]
 
     def by_writer(self) -> dict[str, StepTable]:
-        """Return the steps of each writer, in the order in which they are here; views, where the table is in its usual order."""
+        """Return the steps of each writer in their order; the tables are views if the steps of each writer are contiguous."""
         codes = self.column("writer")
         if not len(codes):
             return {}
@@ -158,12 +159,12 @@ class StepTable(Sequence[StepDone]):
         return [own[int(own.column("time").argmax())] for own in self.by_writer().values()]
 
     def writer_ranks(self) -> Array:
-        """Return for each step the place of its writer among all writers by name."""
+        """Return for each step the position of its writer among all writers sorted by name."""
         by_name = np.argsort(np.argsort(np.array(self.writers, dtype=object))) if self.writers else np.empty(0, np.int64)
         return np.asarray(by_name[self.column("writer")])
 
     def in_order(self) -> tuple[StepTable, int]:
-        """Return each step once, in the order of (writer, seq), and how many were there again."""
+        """Return the steps without duplicates, ordered by (writer, seq), and the number of duplicates."""
         writers, seqs = self.writer_ranks(), self.column("seq")
         again = (np.diff(writers) == 0) & (np.diff(seqs) == 0)
         if not ((np.diff(writers) > 0) | ((np.diff(writers) == 0) & (np.diff(seqs) >= 0))).all():
@@ -196,7 +197,7 @@ class StepTable(Sequence[StepDone]):
 
 
 def _known_phases(seconds: dict[str, float]) -> dict[str, float]:
-    """Return seconds by phase where what a newer probe calls by a phase of its own is `other`."""
+    """Return seconds by phase, with phases that only a newer probe knows added to `other`."""
     known = {name: value for name, value in seconds.items() if name in _PARTS["phase_seconds"]}
     unknown = sum(value for name, value in seconds.items() if name not in known)
     return known | {"other": known.get("other", 0.0) + unknown} if len(known) < len(seconds) else seconds
@@ -226,7 +227,7 @@ def _part_columns(dicts: Sequence[dict[str, float]], names: Mapping[str, str]) -
 
 
 class StepTableBuilder:
-    """Makes a table of steps that are given chunk by chunk: of each, only the columns are kept."""
+    """Builds a table from chunks of steps, of which it keeps the columns only."""
 
     def __init__(self) -> None:
         self._job = ""
@@ -270,7 +271,7 @@ class StepTableBuilder:
         return StepTable(self._job, tuple(self._codes["writer"]), tuple(self._codes["host"]), columns)
 
     def _concatenated(self, name: str) -> Array:
-        """Return a column of all chunks; these lose it, so that it is not there twice."""
+        """Return a column of all chunks and remove it from them, so that memory holds it once."""
         parts = [block.pop(name, None) for _, block in self._blocks]
         lengths = [length for length, _ in self._blocks]
         return np.concatenate(

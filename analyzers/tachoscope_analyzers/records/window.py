@@ -67,7 +67,7 @@ def _collectives(rows: Sequence[records.CollectiveDone], start: float, end: floa
 
 
 def no_step_within(job: str, start: float, end: float, *, first: float, last: float) -> TachoscopeError:
-    """Return the error that says when the steps of a job ended, of which none is in a window."""
+    """Return the error for a window without steps, with the times of the first and last step of the job."""
     return TachoscopeError(
         f"no step of job {job!r} is in the window {moment(start)} to {moment(end)}",
         fix=f"its steps ended from {moment(first)} to {moment(last)}; choose a window within, or the whole run",

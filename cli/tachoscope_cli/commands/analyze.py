@@ -110,12 +110,8 @@ def analyze(
     if kind in _COMMANDS:
         print_notice(f"{places[0]} is taken for {kind.value}: going on as `tachoscope {_COMMANDS[kind]}`")
     if kind is Kind.TRACES:
-        from tachoscope_cli.inputs import trace_report
-
-        refuse_looks(former.looking(job).option_given)
         baselines.check_traces(places, baseline or [], baseline_job, gate=fail_on == Level.regression)
-        options = trace_report.Options(job, former.executor, former.replay, former.tables, former.perfetto, tuple(baseline or ()))
-        trace_report.run(places, options, format_.value, output, fail_on)
+        _judge_traces(places, job, former, baseline or [], format_.value, output, fail_on)
         return
     from tachoscope_cli.inputs import judged
 
@@ -125,3 +121,19 @@ def analyze(
             report, places, baseline or [], baseline_job, lambda where, name: judged.report_on(where, name)[0]
         )
     verdict.end(report, format_.value, output, fail_on, then=then)
+
+
+def _judge_traces(
+    places: list[str],
+    job: str | None,
+    former: FormerOptions,
+    baseline: list[str],
+    format_: str,
+    output: Path | None,
+    fail_on: Level | None,
+) -> None:
+    from tachoscope_cli.inputs import trace_report
+
+    refuse_looks(former.looking(job).option_given)
+    options = trace_report.Options(job, former.executor, former.replay, former.tables, former.perfetto, tuple(baseline))
+    trace_report.run(places, options, format_, output, fail_on)

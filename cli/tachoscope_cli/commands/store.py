@@ -139,7 +139,7 @@ def _listed(store: Store, job: str, written: float, now: float) -> answers.Liste
         status=status,
         reason=reason if status == "failed" else None,
         ranks=len({start.rank for start in found.starts if start.rank >= 0}),
-        last_step=max((step.step for step in found.steps), default=0),
+        last_step=int(found.steps.column("step").max(initial=0)),
         attempts=len({start.attempt for start in found.starts}),
         last_record_unix_seconds=last,
     )

@@ -10,7 +10,7 @@ from tachoscope_show.text.units import moment_of, seconds_of
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Which part of a job to judge: from a start or for a length, up to an end, Unix seconds; None: as far as there are records."""
+    """Part of a job to judge: `start` and `end` in Unix seconds, or the `last` seconds before `end`; None: no limit."""
 
     start: float | None = None
     end: float | None = None

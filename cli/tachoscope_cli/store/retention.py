@@ -1,4 +1,4 @@
-"""`tachoscope store compact`, `prune` and `hold`: the store made small, and kept so."""
+"""`tachoscope store compact`, `prune` and `hold`."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def compact(
     ] = "1h",
     format_: JsonOption = TEXT,
 ) -> None:
-    """Turn the records of past days into Parquet: a few objects in place of thousands, read several times as fast.
+    """Convert the records of past days to Parquet: a few objects instead of thousands, and several times as fast to read.
 
-    Reports stay the same, and those on long jobs show what came before the part that they judge: each hour of a training is judged
-    as it is compacted. May run beside agents and readers, may be killed, and goes on when it is run again.
+    Reports do not change. Each hour of a training is judged on the way, and reports on long jobs show the findings. The command can
+    run beside agents and readers, and can be interrupted and run again at any time.
     """
     verdict.prepare_process()
     from tachoscope_analyzers.job.report import analyze
@@ -63,7 +63,7 @@ def compact(
         for job in bar.track(jobs or known, description="compacting jobs"):
             try:
                 done = compact_job(opened, job, now=time.time(), at_rest_seconds=seconds, judge=analyze)
-            except TachoscopeError as error:  # one job's must not keep the others from it
+            except TachoscopeError as error:  # the other jobs are compacted all the same
                 print_notice(str(error))
                 failed += 1
                 continue
@@ -75,9 +75,7 @@ def compact(
     if format_.value == "json":
         write_json(answers.Compaction(store=redact(opened.url), jobs=found))
     elif not found and not failed:
-        console().print(
-            f"nothing to compact: no job is at rest for {at_rest}, and no day of another is over, that is not compacted"
-        )
+        console().print(f"nothing to compact: all complete days, and all jobs without writes for {at_rest}, are compacted")
     else:
         table = Table("job", "segments", "JSON lines, unpacked", "stored now", box=None, padding=(0, 2, 0, 0))
         for one in found:
@@ -101,20 +99,20 @@ def prune(
     nodes: Annotated[
         str | None, typer.Option(metavar="AGE", help="Remove the status of nodes whose agents wrote nothing for so long.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,  # noqa: FBT002
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, without removing it.")] = False,  # noqa: FBT002
     store: StoreOption = None,
     format_: JsonOption = TEXT,
 ) -> None:
-    """Remove what is older, or more, than it should be. Jobs that are held (`tachoscope store hold`) stay, and so do their traces.
+    """Remove old records, metric samples and node status, and traces beyond a size. Held jobs (`tachoscope store hold`) are kept.
 
-    Records go by whole jobs: a job that still runs keeps all of its records.
+    Records are removed by whole jobs, so a running job keeps all of its records.
     """
     from tachoscope_core.storage import retention
     from tachoscope_core.storage.store import Store
 
     if not (records or metrics or traces or nodes):
         raise TachoscopeError(
-            "nothing to remove was named", fix="give --records, --metrics, --traces or --nodes; first with --dry-run"
+            "no option says what to remove", fix="give --records, --metrics, --traces or --nodes, first with --dry-run"
         )
     opened = Store(store_url(store))
     jobs = _jobs(opened)
@@ -142,7 +140,7 @@ def _jobs(store: Store) -> list[str]:
     """Return the jobs of a store.
 
     Raises:
-        TachoscopeError: it is none, or holds nothing at all.
+        TachoscopeError: there is no store, or it is empty.
     """
     jobs = store.jobs()
     if not jobs and not store.files.exists(f"{store.root}/metrics") and not store.files.exists(f"{store.root}/nodes"):
@@ -174,11 +172,11 @@ def _removed(one: Disposable) -> answers.RemovedThing:
 
 def hold(
     job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
-    reason: Annotated[str, typer.Option(help="Why; prune says it.")] = "",
-    release: Annotated[bool, typer.Option("--release", help="Let it go again.")] = False,  # noqa: FBT002
+    reason: Annotated[str, typer.Option(help="Shown by prune.")] = "",
+    release: Annotated[bool, typer.Option("--release", help="End the hold.")] = False,  # noqa: FBT002
     store: StoreOption = None,
 ) -> None:
-    """Keep a job, with its traces, from being removed by `tachoscope store prune`."""
+    """Protect a job and its traces from `tachoscope store prune`."""
     from tachoscope_core.storage import retention
     from tachoscope_core.storage.store import Store
 

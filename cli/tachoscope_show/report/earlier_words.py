@@ -1,4 +1,4 @@
-"""What came before the judged part of a long job, as rows of words."""
+"""The intervals before the judged part of a long job, as rows of a table."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class EarlierRow:
-    """An interval in words; `severity` of the gravest finding, empty without one."""
+    """A row of the table; `severity` of the main finding, empty without findings."""
 
     words: tuple[str, ...]
     severity: str
 
 
 def rows(earlier: Sequence[JudgedInterval]) -> list[EarlierRow]:
-    """Return a row for each interval; of very many the gravest and longest."""
+    """Return a row for each interval, or for the 40 with the largest loss."""
     kept = sorted(earlier, key=lambda one: (-_loss(one), -one.steps))[:_SHOWN]
     in_order = sorted(kept, key=lambda one: one.start)
     return [EarlierRow(words(one), one.findings[0].severity if one.findings else "") for one in in_order]
 
 
 def gravest(earlier: Sequence[JudgedInterval]) -> list[JudgedInterval]:
-    """Return the intervals in which something was found, those that lost most first."""
+    """Return the intervals with findings, the largest loss first."""
     return sorted((one for one in earlier if one.findings), key=lambda one: -_loss(one))
 
 
 def left_out(earlier: Sequence[JudgedInterval]) -> str:
-    """Return how many intervals `rows` does not name; empty: none."""
+    """Return a sentence about the intervals without a row; empty if there are none."""
     more = len(earlier) - _SHOWN
     return f"and {counted(more, 'more interval')} with smaller losses" if more > 0 else ""
 
@@ -46,7 +46,7 @@ def _loss(one: JudgedInterval) -> float:
 
 
 def words(one: JudgedInterval) -> tuple[str, ...]:
-    """Return what an interval says in each of the columns."""
+    """Return the cells of an interval."""
     began = datetime.fromtimestamp(one.start, UTC).strftime("%m-%d %H:%M")
     share = "-" if one.compute_share is None else percent(one.compute_share)
     found = ", ".join(map(_found, one.findings)) or "-"

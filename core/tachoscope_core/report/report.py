@@ -199,7 +199,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IntervalFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a finding says of an interval; see `Finding`."""
+    """A finding in an interval of a long job; see `Finding`."""
 
     class_: str = msgspec.field(name="class")
     severity: Severity
@@ -209,10 +209,10 @@ class IntervalFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JudgedInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """Part of a long job, as it was judged when its records were compacted: an hour or less, or several that were judged alike.
+    """Part of a long job, judged when its records were compacted: up to an hour, or adjacent hours with the same main finding.
 
     Attributes:
-        start, end: Unix seconds. attempt: whose steps they are. steps: that all ranks have. step_seconds: their mean.
+        start, end: Unix seconds. attempt: of the steps. steps: number of steps that all ranks recorded. step_seconds: their mean.
         compute_share: of the time of these steps; None: not measured. findings: warnings and worse, the largest loss first.
     """
 
@@ -252,7 +252,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     course: Trend | None = None
     """How the run went, from its step records."""
     earlier: list[JudgedInterval] = []
-    """Of a long job: what came before the window, in order of time."""
+    """Intervals of a long job before the window, in order of time."""
     comparison: Comparison | None = None
     """Against the step records of another run; against a profiler trace: `baseline` and `changes`."""
 

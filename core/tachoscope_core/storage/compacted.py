@@ -1,9 +1,9 @@
 """Compacted records: those of a job and day in a few objects, in place of the thousands of segments that agents shipped.
 
-`jobs/<job>/compacted/date=<day>/<id>.json.gz` says which segments a compacted set replaces. Beside it lie `<id>.steps.parquet`, the
-steps in columns; `<id>.measured.parquet`, other measurements as their JSON lines; and `<id>-<number>.jsonl.gz`, all other records.
-The list is written last: objects without one are of a compaction that did not end, and nobody reads them. A segment that a list
-names is not read any more, so it does not matter when it is removed.
+`jobs/<job>/compacted/date=<day>/<id>.json.gz` lists the segments that a compacted set replaces. Next to it are
+`<id>.steps.parquet`, the steps in columns; `<id>.measured.parquet`, other measurements as JSON lines; and
+`<id>-<number>.jsonl.gz`, all other records. The list is written last. Objects without a list belong to an unfinished compaction, and
+readers ignore them. Readers also ignore segments that a list names, so these can be removed at any time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class CompactedList(msgspec.Struct, frozen=True):
     """What a compacted set holds.
 
     Attributes:
-        steps, measured: rows of its Parquet objects; 0: there is no such object. line_objects: how many objects of lines it has.
+        steps, measured: number of rows in the Parquet objects; an object without rows does not exist.
+        line_objects: number of objects with JSON lines.
         begin, end: Unix seconds of its first and last record. written: when the last of its segments was written.
         steps_begin, steps_end: Unix seconds at which its first and its last step ended; 0: it has none.
         json_bytes: of the lines that the segments held. intervals: how the training went, hour by hour.
@@ -107,9 +108,9 @@ def _list(store: Store, path: str) -> CompactedList:
 
 
 def segments_left(store: Store, job: str) -> tuple[list[StoredSegment], list[StoredSegment], list[CompactedSet]]:
-    """Return the segments that no compacted set replaces, those that one does and that are not removed yet, and the sets.
+    """Return the segments that no compacted set replaces, replaced segments that are not removed yet, and the sets.
 
-    Segments are listed before sets: one that is removed meanwhile is in a set then.
+    Segments are listed before sets, so a segment that is removed in between is in one of the sets.
     """
     segments = list(store.segments(job))
     sets = compacted_sets(store, job)
@@ -138,7 +139,7 @@ def last_attempt(store: Store, job: str) -> int:
 
 
 def stray_objects(store: Store, job: str, *, before: float) -> list[str]:
-    """Return the objects of compactions that did not end, written before a Unix time: another one may be at work now."""
+    """Return the objects of unfinished compactions that were written before a Unix time; newer ones may still be in progress."""
     entries = store.find(f"jobs/{job}/compacted")
     listed = {path.removesuffix(_LIST) for path in entries if path.endswith(_LIST)}
     return [path for path, entry in entries.items() if _set_path(path) not in listed and written_time(entry) < before]

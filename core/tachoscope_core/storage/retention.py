@@ -1,6 +1,6 @@
-"""What a store need not keep: which objects are older, or more, than somebody wants, and those jobs that are held.
+"""Retention: finds objects that are older, or take more space, than allowed, and removes them.
 
-Records go by whole jobs: a report on a job of which part is missing would be wrong. `jobs/<job>/hold.json` says that a job stays.
+Records are removed by whole jobs, because reports on incomplete jobs would be wrong. Jobs with a `jobs/<job>/hold.json` are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Hold(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Disposable:
-    """Objects that belong together, such as a job's records: they are removed together or not at all.
+    """Objects that belong together and are removed together, such as the records of a job.
 
     Attributes:
         what: `records`, `metrics`, `traces` or `nodes`. name: of the job, day, recording or node.
@@ -45,7 +45,7 @@ class Disposable:
 
 
 def old_records(store: Store, *, before: float) -> Iterator[Disposable]:
-    """Yield the jobs that wrote nothing since `before`, Unix seconds, and are not held; their traces are left out."""
+    """Yield the jobs without writes since `before`, Unix seconds, that are not held, without their traces."""
     for job, last in sorted(store.job_times().items()):
         root = f"{store.root}/jobs/{job}"
         if 0.0 < last < before and hold_of(store, job) is None:
@@ -65,7 +65,7 @@ def old_samples(store: Store, *, before: float) -> Iterator[Disposable]:
 
 
 def oldest_traces(store: Store, *, most_bytes: int) -> Iterator[Disposable]:
-    """Yield the oldest recordings of jobs that are not held, until what all recordings take is no more than `most_bytes`."""
+    """Yield the oldest recordings of jobs that are not held, until the others take at most `most_bytes`."""
     by_recording: dict[tuple[str, str], list[StoredTrace]] = defaultdict(list)
     for job in store.jobs():
         for trace in traces(store, job):
@@ -90,14 +90,14 @@ def oldest_traces(store: Store, *, most_bytes: int) -> Iterator[Disposable]:
 
 
 def gone_nodes(store: Store, *, before: float) -> Iterator[Disposable]:
-    """Yield the nodes whose agents wrote nothing of themselves since `before`, Unix seconds."""
+    """Yield the status objects of nodes that were last written before a Unix time."""
     for path, entry in store.find("nodes").items():
         if 0.0 < written_time(entry) < before:
             yield _disposable("nodes", path.rpartition("/")[2].removesuffix(".json.gz"), {path: entry})
 
 
 def remove(store: Store, things: Iterable[Disposable]) -> None:
-    """Remove what somebody need not keep. Killed in between, it goes on when it is run again.
+    """Remove objects. If it is interrupted, the next run removes the rest.
 
     Raises:
         TachoscopeError: an object cannot be removed.
@@ -120,7 +120,7 @@ def hold(store: Store, job: str, reason: str, now: float) -> None:
 
 
 def release(store: Store, job: str) -> None:
-    """Let a job go that was held.
+    """End the hold of a job.
 
     Raises:
         TachoscopeError: it is not held.
@@ -131,7 +131,7 @@ def release(store: Store, job: str) -> None:
 
 
 def hold_of(store: Store, job: str) -> Hold | None:
-    """Return why a job is kept; None: it is not held. A hold that cannot be understood is one, without a reason.
+    """Return the hold of a job, or None. An invalid hold counts as a hold without a reason.
 
     Raises:
         TachoscopeError: it cannot be known.
@@ -143,7 +143,7 @@ def hold_of(store: Store, job: str) -> Hold | None:
         return None
     except msgspec.DecodeError:
         return Hold("", 0.0)
-    except Exception as error:  # each object store has its own; what is not known to be free is not removed
+    except Exception as error:  # each object store has its own; a job whose hold is unknown is not removed
         raise TachoscopeError(f"could not read {path} in store {store.url}: {error}") from None
 
 

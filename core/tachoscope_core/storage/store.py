@@ -161,7 +161,7 @@ class BrokenObjectError(TachoscopeError):
 
 
 class GoneObjectError(TachoscopeError):
-    """An object that was listed is not there any more: it was compacted, or removed, meanwhile."""
+    """A listed object does not exist any more: it was compacted or removed in the meantime."""
 
 
 class OtherContentError(TachoscopeError):
@@ -423,7 +423,7 @@ class Store:
         return self._put_bytes(f"jobs/{check_job_name(job)}/hold.json", document)
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove objects; one that is gone already is as it should be."""
+        """Remove objects; objects that do not exist are skipped."""
         for path in paths:
             try:
                 self._fs.rm_file(path)
@@ -433,7 +433,7 @@ class Store:
                 raise TachoscopeError(f"could not remove {path} in store {self.url}: {error}") from None
 
     def remove_empty_folders(self, job: str) -> None:
-        """Remove what is left of a job of which all objects are gone: a directory has folders where an object store has nothing."""
+        """Remove the empty folders of a job in a directory store, so that a removed job is not listed any more."""
         if self.local:
             self._fs.remove_empty_folders(f"{self._root}/jobs/{check_job_name(job)}")
 

@@ -77,7 +77,7 @@ def _life(url: str, job: str, at: float) -> Report:
     read = _records(url, job, at)
     if read.left_out:
         raise TachoscopeError(
-            "the whole life of so long a job is not read here", fix=f"tachoscope goodput {job}, on a machine with memory for it"
+            "this job is too long to read its whole life here", fix=f"run tachoscope goodput {job} on a machine with enough memory"
         )
     return analyze_life(read, prices=shipped_prices())
 

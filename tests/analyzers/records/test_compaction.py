@@ -1,4 +1,4 @@
-"""Compaction changes how records are stored and nothing that is read, whenever it is killed and whoever is at work beside it."""
+"""Compaction never changes what readers see, even if it is killed or runs beside agents, readers and other compactions."""
 
 from __future__ import annotations
 

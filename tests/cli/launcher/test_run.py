@@ -42,7 +42,7 @@ for number in range(int(sys.argv[1])):
     exec(sys.argv[2] if len(sys.argv) > 2 else "")
 print("trained", flush=True)
 """
-"""Steps without torch, whose import takes most of the time of a training: for what happens to records, whoever makes them."""
+"""Steps without torch, whose import takes longer than the steps. For tests about records, which do not depend on torch."""
 
 
 @pytest.fixture

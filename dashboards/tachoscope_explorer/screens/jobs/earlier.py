@@ -1,4 +1,4 @@
-"""Of the page of a long job: what came before the part that is judged, hour by hour."""
+"""The part of the job page that shows the intervals before the judged part of a long job."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tachoscope_explorer.page.widgets import escape_markdown, table
 from tachoscope_show.report import earlier_words
 
 _LINKED = 3
-"""Of intervals with findings so many are linked, those that lost most."""
+"""Number of links, to the intervals with the largest loss."""
 
 
 def show(context: Context, earlier: Sequence[JudgedInterval]) -> None:
-    """Show the intervals, with links to those that lost most; nothing where the whole job is judged."""
+    """Show the intervals, with links to those with the largest loss; nothing if the whole job is judged."""
     if not earlier:
         return
     st.subheader(earlier_words.TITLE[0].upper() + earlier_words.TITLE[1:], anchor="earlier")

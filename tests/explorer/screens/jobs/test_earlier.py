@@ -35,7 +35,7 @@ def test_what_came_before_is_a_table_with_a_link_to_the_hour_of_the_fault(store:
     links = [link.proto for link in shown.get("page_link")]
     (hour,) = [link.query_string for link in links if "input" in link.label]
     assert "from=" in hour and "to=" in hour
-    assert "the whole life of so long a job is not read here" in words(shown)
+    assert "too long to read its whole life" in words(shown)
 
 
 def test_a_window_before_the_judged_part_is_read_for_it(store: Path) -> None:
