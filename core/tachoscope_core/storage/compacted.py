@@ -2,8 +2,8 @@
 
 `jobs/<job>/compacted/date=<day>/<id>.json.gz` lists the segments that a compacted set replaces. Next to it are
 `<id>.steps.parquet`, the steps in columns; `<id>.measured.parquet`, other measurements as JSON lines; and
-`<id>-<number>.jsonl.gz`, all other records. The list is written last. Objects without a list belong to an unfinished compaction, and
-readers ignore them. Readers also ignore segments that a list names, so these can be removed at any time.
+`<id>-<number>.jsonl.gz`, all other records. The list is written last. Objects without a list belong to an unfinished compaction,
+and readers ignore them. Readers also ignore segments that a list names, so these can be removed at any time.
 """
 
 from __future__ import annotations
