@@ -46,6 +46,17 @@ def test_mending_the_latest_rank_alone_brings_what_the_next_one_leaves(tmp_path:
     assert losses.saved(made, ["data_wait"], [2, 3]) == pytest.approx(0.0)
 
 
+def test_a_pause_of_one_length_keeps_it_where_a_rank_computes_and_waits_for_a_core_by_turns(tmp_path: Path) -> None:
+    made = steps(tmp_path, [0.1, 0.1], [0.0, 0.03])
+    turns = 0.02 * np.sin(np.arange(len(made.numbers)))
+    made.own["compute"][:, 1] += turns
+    made.own["cpu_wait"][:, 1] += 0.02 - turns
+    made.own["cpu_wait"][:, 0] += 0.02
+    found = losses.attribute(made)
+
+    assert found.excess["data_wait"][:, 1] == pytest.approx(0.03)
+
+
 def test_two_faults_that_hide_each_other_save_only_together(tmp_path: Path) -> None:
     made = steps(tmp_path, [0.2, 0.1, 0.1], [0.0, 0.1, 0.0])
 
