@@ -55,10 +55,11 @@ def attribute(steps: Steps) -> Losses:
     # Nobody loses more to a late rank than somebody waited; ranks that never meet lose nothing.
     waited = steps.waiting.max(axis=1) - transfer
     late_by = np.minimum(own[rows, latest] - _typical(own), waited)
-    over = np.stack([steps.own[cause][rows, latest] - _typical(steps.own[cause]) for cause in CAUSES])
+    over = np.stack([np.maximum(steps.own[cause][rows, latest] - _typical(steps.own[cause]), 0.0) for cause in CAUSES])
+    beyond_mean = np.stack([steps.own[cause][rows, latest] - steps.own[cause].mean(axis=1) for cause in CAUSES])
     common: dict[str, Matrix] = {}
     excess: dict[str, Matrix] = {}
-    for cause, reconciled in zip(CAUSES, _reconciled(over, late_by), strict=True):
+    for cause, reconciled in zip(CAUSES, _reconciled(over, late_by, _variance(beyond_mean)), strict=True):
         part = np.minimum(reconciled, steps.own[cause][rows, latest])
         excess[cause] = np.zeros_like(steps.wall)
         excess[cause][rows, latest] = part
@@ -66,7 +67,7 @@ def attribute(steps: Steps) -> Losses:
     return Losses(steps.wall[rows, latest], common, excess, steps.waiting[rows, latest])
 
 
-def _reconciled(over: Matrix, late_by: Matrix) -> Matrix:
+def _reconciled(over: Matrix, late_by: Matrix, variance: Matrix) -> Matrix:
     """Return by how much each cause made the latest rank late, shape (C, K): never negative, `late_by` in sum.
 
     By chance a rank is faster in some causes, and slower in others by more than it is late. What is too much is taken from each
@@ -74,18 +75,23 @@ def _reconciled(over: Matrix, late_by: Matrix) -> Matrix:
     keeps its length, although computing varies beside it.
 
     Args:
-        over: how much longer the latest rank spent on each cause than is typical, negative where it was faster, shape (C, K).
-        late_by: shape (K,).
+        over: how much longer the latest rank spent on each cause than is typical, shape (C, K). late_by: shape (K,).
+        variance: of each cause, shape (C, 1).
     """
-    middle = np.median(over, axis=1, keepdims=True)
-    variance = np.square(np.median(np.abs(over - middle), axis=1, keepdims=True))
-    part = np.maximum(over, 0.0)
+    part = over.copy()
     for _ in range(len(part)):  # each time a cause that has nothing left leaves the rest to the others
         weight = np.where(part > 0, variance, 0.0)
         share = np.divide(weight, weight.sum(axis=0), out=np.zeros_like(weight), where=weight.sum(axis=0) > 0)
         part = np.maximum(part - share * np.maximum(part.sum(axis=0) - late_by, 0.0), 0.0)
     total = part.sum(axis=0)
     return np.asarray(part * np.divide(late_by, total, out=np.zeros_like(total), where=total > 0))
+
+
+def _variance(values: Matrix) -> Matrix:
+    """Return a number in proportion to the variance of each row, shape (C, 1), by deviations from the median: some steps in which
+    something else happens, such as a checkpoint, do not count as variance.
+    """
+    return np.asarray(np.square(np.median(np.abs(values - np.median(values, axis=1, keepdims=True)), axis=1, keepdims=True)))
 
 
 def saved(steps: Steps, causes: Collection[str], ranks: Collection[int]) -> Matrix:
