@@ -8,18 +8,19 @@ from pathlib import Path
 
 from making import job as lines_of
 from making import synchronous
-from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.job.report import verdict
 from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 
 HOURS, STEPS_AN_HOUR, RANKS = 4, 180, 2
 """Steps of 20 s."""
-FLUSH_STEPS = 15
+SHIPPED_STEPS = 18
+"""The most of a rank in an object."""
 
 
-def hourly_store(folder: Path) -> Store:
-    """Make it; the nodes of the two ranks ship at different times."""
+def hourly_store(folder: Path, *, compacted: bool = True) -> Store:
+    """Make it, over midnight; the nodes of the two ranks ship at different times."""
     own = []
     for number in range(HOURS * STEPS_AN_HOUR):
         late = 6.0 if number // STEPS_AN_HOUR == 1 else 0.0
@@ -30,13 +31,14 @@ def hourly_store(folder: Path) -> Store:
     for line in lines_of(steps, blocked=blocked).splitlines(keepends=True):
         by_rank[records.decode(line).rank].append(line)
     for rank, lines in by_rank.items():
-        for first in range(0, len(lines), FLUSH_STEPS + 3 * rank):
-            some = lines[first : first + FLUSH_STEPS + 3 * rank]
+        for first in range(0, len(lines), SHIPPED_STEPS - 3 * rank):
+            some = lines[first : first + SHIPPED_STEPS - 3 * rank]
             row = records.decode(some[-1])
             begin = records.decode(some[0]).time
             path = store.write(
                 "planted", host=f"n{rank}", writer=row.writer, attempt=0, offset=first, time=begin, lines=b"".join(some)
             )
             os.utime(path, (row.time + 1.0, row.time + 1.0))
-    compact_job(store, "planted", now=time.time(), judge=analyze)
+    if compacted:
+        compact_job(store, "planted", now=time.time(), judge=verdict)
     return store

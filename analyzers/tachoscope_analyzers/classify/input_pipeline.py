@@ -63,27 +63,27 @@ def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
     workers = int(max((beat.signals.get("workers", 0.0) for beat in beats), default=0.0))
     kinds: Counter[str] = Counter()
     for beat in beats:
-        kinds.update(beat.wait_samples.get("data_wait", {}))
+        if samples := beat.wait_samples.get("data_wait"):
+            kinds.update(samples)
     kinds.update(seen_for_input(beats))
-    sums: Counter[str] = Counter()
-    for beat in beats:
-        sums.update({name: value for name, value in beat.signals.items() if value > 0})
-        sums["window"] += beat.window_seconds  # type: ignore[assignment]  # Counter also adds floats
     if workers:
-        busy = sums["worker_cpu_seconds"] / sums["worker_seconds"] if sums["worker_seconds"] else None
+        cpu, wall = (
+            sum(max(beat.signals.get(name, 0.0), 0.0) for beat in beats) for name in ("worker_cpu_seconds", "worker_seconds")
+        )
+        busy = cpu / wall if wall else None
     else:
         columns = [steps.ranks.index(rank) for rank in ranks]
         ratio = float(steps.data_cpu[:, columns].sum() / max(steps.own["data_wait"][:, columns].sum(), 1e-12))
         told = any("workers" in beat.signals for beat in beats)  # else workers may compute where this thread does not
         busy = None if np.isnan(ratio) or not (told or ratio >= threshold("loader_busy_ratio")) else ratio
     waiting = {kind: count for kind, count in kinds.items() if kind not in _NOT_WAITING}
-    samples = sum(waiting.values())
+    waits = sum(waiting.values())
     reading = sum(waiting.get(kind, 0) for kind in (_READING if workers else _READING_IN_PROCESS))
     return Loader(
         workers,
         busy,
-        reading / samples if samples else 0.0,
-        samples,
+        reading / waits if waits else 0.0,
+        waits,
         kinds,
         kinds["poll"] / kinds.total() if workers and kinds.total() >= threshold("minimum_samples") else None,
         next((beat.loader for beat in reversed(beats) if beat.loader is not None), None),

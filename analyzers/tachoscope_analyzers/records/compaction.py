@@ -50,6 +50,30 @@ class Compacted:
     stored_bytes: int = 0
     broken: tuple[str, ...] = ()
 
+    def __add__(self, other: Compacted) -> Compacted:
+        return Compacted(
+            self.segments + other.segments,
+            self.sets + other.sets,
+            self.json_bytes + other.json_bytes,
+            self.stored_bytes + other.stored_bytes,
+            self.broken + other.broken,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DueDay:
+    """A day of a job that can be compacted.
+
+    Attributes:
+        segments: in the order in which they were written.
+        starts: of the processes of the job that are known so far, by which its hours are judged.
+    """
+
+    job: str
+    day: str
+    segments: tuple[StoredSegment, ...]
+    starts: tuple[records.JobStarted, ...] = ()
+
 
 def compact_job(
     store: Store,
@@ -67,6 +91,19 @@ def compact_job(
     Raises:
         TachoscopeError: the store cannot be read or written.
     """
+    days = due_days(store, job, now=now, at_rest_seconds=at_rest_seconds, judged=judge is not None)
+    return sum((compact_day(store, day, judge) for day in days), Compacted())
+
+
+def due_days(store: Store, job: str, *, now: float, at_rest_seconds: float = AT_REST_SECONDS, judged: bool = True) -> list[DueDay]:
+    """Return the days of a job that can be compacted, after removing what earlier compactions replaced but did not remove.
+
+    Args:
+        now: Unix seconds. judged: whether `compact_day` will judge the hours.
+
+    Raises:
+        TachoscopeError: the store cannot be read or written.
+    """
     # Not by `at_rest_seconds` alone: it says when a job is at rest, and another compaction may still write such objects.
     store.remove(stray_objects(store, job, before=now - max(at_rest_seconds, AT_REST_SECONDS)))
     left, replaced, _ = segments_left(store, job)
@@ -77,40 +114,39 @@ def compact_job(
     for segment in left:
         if resting or date.fromisoformat(segment.day) <= last_day:
             by_day[segment.day].append(segment)
-    found, judging = Compacted(), None
-    if judge is not None and by_day:
+    starts: tuple[records.JobStarted, ...] = ()
+    if judged and by_day:
         with contextlib.suppress(TachoscopeError):  # no record can be read, so nothing is judged
-            judging = Judging(job, judge, from_store(store, job, ends_only=True).starts)
-    for day, segments in sorted(by_day.items()):
-        segments.sort(key=lambda segment: (segment.written, segment.path))
-        found = _sum(found, _compact_day(store, job, day, segments, judging))
-    return found
+            starts = tuple(from_store(store, job, ends_only=True).starts)
+    return [
+        DueDay(job, day, tuple(sorted(segments, key=lambda one: (one.written, one.path))), starts)
+        for day, segments in sorted(by_day.items())
+    ]
 
 
-def _sum(one: Compacted, other: Compacted) -> Compacted:
-    return Compacted(
-        one.segments + other.segments,
-        one.sets + other.sets,
-        one.json_bytes + other.json_bytes,
-        one.stored_bytes + other.stored_bytes,
-        one.broken + other.broken,
-    )
+def compact_day(store: Store, due: DueDay, judge: Callable[[JobRecords], Report] | None = None) -> Compacted:
+    """Compact a day of a job. Days are independent: they can be compacted at the same time, and on different machines.
 
+    Args:
+        judge: see `compact_job`.
 
-def _compact_day(store: Store, job: str, day: str, segments: Sequence[StoredSegment], judging: Judging | None) -> Compacted:
+    Raises:
+        TachoscopeError: the store cannot be read or written.
+    """
     found = Compacted()
+    judging = Judging(due.job, judge, due.starts) if judge is not None and due.starts else None
     making = _SetInMaking(judging)
-    for segment in segments:
+    for segment in due.segments:
         try:
-            making.add(job, segment, store.read(segment))
+            making.add(due.job, segment, store.read(segment))
         except BrokenObjectError as error:
-            found = _sum(found, Compacted(broken=(str(error),)))
+            found += Compacted(broken=(str(error),))
         except GoneObjectError:  # another compaction replaced it
             continue
         if making.steps >= MOST_STEPS:
-            found = _sum(found, making.write(store, job, day))
+            found += making.write(store, due.job, due.day)
             making = _SetInMaking(judging)
-    return _sum(found, making.write(store, job, day)) if making.segments else found
+    return found + making.write(store, due.job, due.day) if making.segments else found
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +204,7 @@ class _SetInMaking:
             self._others.append(line)
 
     def _end_group(self) -> None:
-        """Write what was added since the last group as row groups."""
+        """Write what was added since the last group as row groups, and judge it."""
         steps = StepTable.of(self._rows)
         if self.judging is not None:
             self._intervals += self.judging.intervals(steps, self._beside)

@@ -29,7 +29,8 @@ class Judging:
     def intervals(self, steps: StepTable, beside: Sequence[records.AnyRecord]) -> list[JudgedInterval]:
         """Return an interval for each attempt with steps that all of its ranks recorded.
 
-        Steps that some ranks did not record yet are judged with the next hour, because nodes ship at different times.
+        Steps that some ranks did not record yet are judged with the next hour, because nodes ship at different times. At midnight
+        up to as much is not judged as a node ships at once, because days are compacted independently.
         """
         self._starts |= {row.writer: row for row in beside if isinstance(row, records.JobStarted)}
         builder = StepTableBuilder()

@@ -50,7 +50,8 @@ def split(
             continue
         of_input = input_share_of_standing_still(of_rank, "loss") * still_seconds(column, rank, ("loss",))
         still = np.maximum(still_seconds(column, rank, _COMPUTING) - of_input, 0.0)
-        seen = pausing_share(of_rank, alone=start.world_size == 1, one_thread=start.cpu_threads == 1)
+        samples = _still_samples(of_rank)
+        seen = pausing_share(samples, alone=start.world_size == 1, one_thread=start.cpu_threads == 1)
         if start.cpu_threads == 1:
             whole[:, rank] = still
             taken = _by_lock(of_rank, column, rank, still, own, waiting)
@@ -63,7 +64,7 @@ def split(
             whole_of[:, rank] -= part
             own["paused"][:, rank] += part
         if start.world_size > 1 and start.cpu_threads == 1:
-            blocked = np.minimum(still * _blocked_share(of_rank), own["compute"][:, rank])
+            blocked = np.minimum(still * _blocked_share(samples), own["compute"][:, rank])
             own["compute"][:, rank] -= blocked
             waiting[:, rank] += blocked
     outside_of_phases([of_rank if start and start.cpu_threads else () for start, of_rank in zip(starts, beats, strict=True)], own)
@@ -84,12 +85,11 @@ def outside_of_phases(beats: Sequence[Sequence[Heartbeat]], own: dict[str, Matri
         own["paused"][:, rank] += outside
 
 
-def _blocked_share(beats: Sequence[Heartbeat]) -> float:
+def _blocked_share(seen: Counter[str]) -> float:
     """Return in which share of standing still within computing the thread waited for another one.
 
     In a job of several ranks that is waiting for these, as where DDP broadcasts the model's buffers before its forward.
     """
-    seen = _still_samples(beats)
     blocked = sum(seen[kind] for kind in (_SOCKET, _LOCK))
     return blocked / seen.total() if blocked >= threshold("minimum_samples") else 0.0
 
@@ -143,14 +143,13 @@ def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seco
     return max(late * between, late_seconds + late * between / 2) >= 0.5 * still_seconds
 
 
-def pausing_share(beats: Sequence[Heartbeat], *, alone: bool, one_thread: bool) -> float:
+def pausing_share(seen: Counter[str], *, alone: bool, one_thread: bool) -> float:
     """Return which share of standing still within computing was waiting for time or storage; 0 where that was hardly seen.
 
     Args:
-        alone: the job has one rank, so that it waits for no other one at a socket or a lock.
+        seen: see `_still_samples`. alone: the job has one rank, so that it waits for no other one at a socket or a lock.
         one_thread: the thread has no helpers to wait for at a lock.
     """
-    waiting = _still_samples(beats)
     kinds = (*PAUSING_KINDS, *([_SOCKET] if alone else []), *([_LOCK] if alone and one_thread else []))
-    pausing = sum(waiting[kind] for kind in kinds)
-    return pausing / waiting.total() if pausing >= threshold("minimum_samples") else 0.0
+    pausing = sum(seen[kind] for kind in kinds)
+    return pausing / seen.total() if pausing >= threshold("minimum_samples") else 0.0

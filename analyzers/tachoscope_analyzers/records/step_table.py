@@ -6,6 +6,8 @@ A step takes 100 to 250 bytes; a `StepDone` with its dictionaries takes about 2,
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
@@ -217,8 +219,9 @@ def _known_names(*names: tuple[str, ...]) -> bool:
 def _part_columns(dicts: Sequence[dict[str, float]], names: Mapping[str, str]) -> dict[str, Array]:
     """Return a column for each name that any of the dictionaries has."""
     first = (*dicts[0],)
-    if all((*one,) == first for one in dicts):  # as of one process: whole rows at once
-        values = np.array([(*one.values(),) for one in dicts], np.float64)
+    if len(set(map(tuple, dicts))) == 1:  # as of one process: whole rows at once
+        numbers = itertools.chain.from_iterable(map(dict.values, dicts))
+        values = np.fromiter(numbers, np.float64, count=len(dicts) * len(first)).reshape(len(dicts), len(first))
         return {names[name]: values[:, place].copy() for place, name in enumerate(first) if name in names}
     seen = {name for one in dicts for name in one}
     return {
@@ -245,10 +248,10 @@ class StepTableBuilder:
             "host": np.array([hosts.setdefault(row.host, len(hosts)) for row in rows], np.int32),
         }
         for name in (*_ENVELOPE, *_AMOUNTS):
-            block[name] = np.array([getattr(row, name) for row in rows], COLUMNS[name])
+            block[name] = np.fromiter(map(operator.attrgetter(name), rows), COLUMNS[name], count=len(rows))
         for kind, names in _PARTS.items():
-            dicts: list[dict[str, float]] = [getattr(row, kind) for row in rows]
-            if kind == "phase_seconds" and not all(one.keys() <= names.keys() for one in dicts):
+            dicts: list[dict[str, float]] = [*map(operator.attrgetter(kind), rows)]
+            if kind == "phase_seconds" and not names.keys() >= set(itertools.chain.from_iterable(dicts)):
                 dicts = [_known_phases(one) for one in dicts]
             block |= _part_columns(dicts, names)
         self._blocks.append((len(rows), block))

@@ -61,7 +61,7 @@ def _same_view(saved: Report, path: str, job: str, options: Options) -> Report:
 def other_attempts(job: JobRecords, store: str | None) -> list[str]:
     """Return the line that reports a job's other attempts, to follow a report on its last one; none if there was one only."""
     attempts = sorted({row.attempt for row in job.starts if row.rank >= 0})
-    judged = max((row.attempt for row in job.steps), default=0)
+    judged = job.steps.last_attempt()
     if len(attempts) < 2 or judged not in attempts:
         return []
     where = f" --store {store}" if store else ""

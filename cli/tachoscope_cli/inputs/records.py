@@ -14,7 +14,7 @@ from tachoscope_core.report.report import Report
 from tachoscope_core.report.report import load as load_report
 from tachoscope_core.servers import recording as serving_recording
 from tachoscope_core.storage import spool
-from tachoscope_core.storage.compacted import all_segments
+from tachoscope_core.storage.compacted import all_segments, compacted_sets
 from tachoscope_core.storage.store import Store
 
 _NEWEST = 3
@@ -132,6 +132,8 @@ def _newest_with_work(store: Store) -> str:
     newest = newest_job(store)
     times = store.job_times()
     for job in sorted(times, key=times.__getitem__, reverse=True)[:_NEWEST]:
+        if any(one.holds.steps for one in compacted_sets(store, job)):
+            return job
         found = load.from_store(store, job, ends_only=True)
         if load.serving_job(found) or found.steps or any(start.rank >= 0 for start in found.starts):
             return job

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, as_completed
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +21,7 @@ from tachoscope_core.redaction import redact
 from tachoscope_show.text.units import bytes_of, counted, seconds_of, size
 
 if TYPE_CHECKING:
+    from tachoscope_analyzers.records.compaction import Compacted, DueDay
     from tachoscope_core.storage.retention import Disposable
     from tachoscope_core.storage.store import Store
 
@@ -39,6 +42,12 @@ def compact(
             help="Compact a job whole that wrote nothing for so long (10m, 2d); of others the days before today.",
         ),
     ] = "1h",
+    executor: Annotated[
+        str,
+        typer.Option(
+            metavar="local|dask://HOST:PORT", help="Where days are compacted: on all cores of this machine, or a cluster."
+        ),
+    ] = "local",
     format_: JsonOption = TEXT,
 ) -> None:
     """Convert the records of past days to Parquet: a few objects instead of thousands, and several times as fast to read.
@@ -47,31 +56,20 @@ def compact(
     run beside agents and readers, and can be interrupted and run again at any time.
     """
     verdict.prepare_process()
-    from tachoscope_analyzers.job.report import analyze
-    from tachoscope_analyzers.records.compaction import compact_job
     from tachoscope_core.storage.store import Store
 
     opened, seconds = Store(store_url(store)), seconds_of(at_rest)
     known = _jobs(opened)
     if unknown := sorted({*(jobs or ())} - {*known}):
         raise TachoscopeError(f"store {opened.url} has no records of job {unknown[0]!r}", fix="tachoscope store ls")
-    failed = 0
-    found = []
-    err = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        for job in bar.track(jobs or known, description="compacting jobs"):
-            try:
-                done = compact_job(opened, job, now=time.time(), at_rest_seconds=seconds, judge=analyze)
-            except TachoscopeError as error:  # the other jobs are compacted all the same
-                print_notice(str(error))
-                failed += 1
-                continue
-            for fault in done.broken:
-                print_notice(f"left as it is: {fault}")
-            if done.sets:
-                sizes = {"json_bytes": done.json_bytes, "stored_bytes": done.stored_bytes}
-                found.append(answers.CompactedJob(job=job, segments=done.segments, sets=done.sets, **sizes))
+    done, failed = _compacted(opened, jobs or known, seconds, executor)
+    found = [
+        answers.CompactedJob(
+            job=job, segments=one.segments, sets=one.sets, json_bytes=one.json_bytes, stored_bytes=one.stored_bytes
+        )
+        for job, one in sorted(done.items())
+        if one.sets
+    ]
     if format_.value == "json":
         write_json(answers.Compaction(store=redact(opened.url), jobs=found))
     elif not found and not failed:
@@ -82,7 +80,44 @@ def compact(
             table.add_row(one.job, f"{one.segments:,}", size(one.json_bytes), size(one.stored_bytes))
         console().print(table)
     if failed:
-        raise TachoscopeError(f"{counted(failed, 'job')} could not be compacted: see above")
+        raise TachoscopeError(f"{counted(len(failed), 'job')} could not be compacted: see above")
+
+
+def _compacted(store: Store, jobs: Sequence[str], at_rest_seconds: float, executor: str) -> tuple[dict[str, Compacted], set[str]]:
+    """Compact jobs day by day; return what was done by job, and the jobs that failed, of which notices were printed."""
+    from tachoscope_analyzers.job.report import verdict as judge
+    from tachoscope_analyzers.records.compaction import Compacted, compact_day, due_days
+    from tachoscope_analyzers.trace.ranks.executor import executor_for
+
+    done: dict[str, Compacted] = defaultdict(Compacted)
+    failed: set[str] = set()
+    days: list[DueDay] = []
+    err = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        for job in bar.track(jobs, description="listing jobs"):
+            try:
+                days += due_days(store, job, now=time.time(), at_rest_seconds=at_rest_seconds)
+            except TachoscopeError as error:  # the other jobs are compacted all the same
+                print_notice(str(error))
+                failed.add(job)
+        with executor_for(executor, len(days)) as pool:
+            running = {pool.submit(compact_day, store, day, judge): day.job for day in days}
+            for future in bar.track(as_completed(running), len(running), description="compacting days"):
+                job = running[future]
+                try:
+                    done[job] += future.result()
+                except TachoscopeError as error:
+                    print_notice(str(error))
+                    failed.add(job)
+                except BrokenExecutor as error:
+                    raise TachoscopeError(
+                        f"a process that compacted job {job} was killed: {error}",
+                        fix="it may have run out of memory; compact on one core: taskset -c 0 tachoscope store compact",
+                    ) from None
+    for fault in (fault for one in done.values() for fault in one.broken):
+        print_notice(f"left as it is: {fault}")
+    return done, failed
 
 
 def prune(

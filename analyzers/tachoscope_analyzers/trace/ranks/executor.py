@@ -1,4 +1,4 @@
-"""Where the ranks of a job are analysed: in this process, in local processes, or on a Dask cluster."""
+"""Where ranks and days of a job are analysed: in this process, in local processes, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _dask_client(address: str) -> Any:
     except (OSError, TimeoutError, ValueError) as error:
         raise TachoscopeError(
             f"no Dask scheduler answers at {address}: {error or type(error).__name__}",
-            fix="start one with `dask scheduler`, workers with `dask worker`; they must see the trace files under the same paths",
+            fix="start one with `dask scheduler`, workers with `dask worker`; they must see the same files under the same paths",
         ) from None
 
 
@@ -88,7 +88,7 @@ def _wait_for_worker(client: Any, address: str) -> None:
     except TimeoutError:
         raise TachoscopeError(
             f"the Dask scheduler at {address} has no worker that takes work, {WORKER_SECONDS} s long",
-            fix=f"start workers with `dask worker {address}`; they must see the trace files under the same paths",
+            fix=f"start workers with `dask worker {address}`; they must see the same files under the same paths",
         ) from None
     finally:
         first.release()
