@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.errors import not_written
 from tachoscope_core.owner import Owner
 from tachoscope_node.jobs.attempt_outcome import Finished
 from tachoscope_node.jobs.registry import Job
@@ -57,7 +57,7 @@ def save(path: Path, saved: AgentState) -> None:
         temporary.write_bytes(msgspec.json.encode(saved))
         os.replace(temporary, path)
     except OSError as error:
-        raise TachoscopeError(f"could not write {path}: {error.strerror}", fix="free space there") from None
+        raise not_written(path, error) from None
 
 
 def position_key(segment: Segment) -> str:

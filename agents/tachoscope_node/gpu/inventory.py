@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.errors import not_written
 from tachoscope_node.gpu.reading import Gpu
 
 
@@ -83,7 +83,7 @@ class Inventory:
             os.replace(temporary, self._path)
             self._unsaved = False
         except OSError as error:
-            raise TachoscopeError(f"could not write {self._path}: {error.strerror}", fix="free space there") from None
+            raise not_written(self._path, error) from None
 
 
 def _load(path: Path | None) -> _File:

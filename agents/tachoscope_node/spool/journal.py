@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.errors import TachoscopeError, not_written
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS segments (
@@ -100,7 +100,7 @@ class Journal:
                     self._connection.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            raise TachoscopeError(f"could not write the journal {self._path}: {error}", fix="free space there") from None
+            raise not_written(f"the journal {self._path}", error) from None
 
     def close(self) -> None:
         """Close the file."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.errors import TachoscopeError, not_written
 from tachoscope_core.storage.store import Store
 from tachoscope_service.metrics.family import Family, Histogram
 
@@ -71,7 +71,7 @@ class Samples:
             full = self._current.stat().st_size >= MAX_FILE_BYTES
         except OSError as error:
             self._current = None
-            raise TachoscopeError(f"could not write {self.directory}: {error.strerror}", fix="free space there") from None
+            raise not_written(self.directory, error) from None
         if full or now - self._began >= self._max_age_seconds:
             self._current = None
 

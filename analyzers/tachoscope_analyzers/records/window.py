@@ -68,8 +68,9 @@ def _collectives(rows: Sequence[records.CollectiveDone], start: float, end: floa
 
 def no_step_within(job: str, start: float, end: float, *, first: float, last: float) -> TachoscopeError:
     """Return the error for a window without steps, with the times of the first and last step of the job."""
+    window = f"in the window {moment(start)} to {moment(end)}" if start > 0 else f"before {moment(end)}"
     return TachoscopeError(
-        f"no step of job {job!r} is in the window {moment(start)} to {moment(end)}",
+        f"no step of job {job!r} is {window}",
         fix=f"its steps ended from {moment(first)} to {moment(last)}; choose a window within, or the whole run",
     )
 

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import structs
 from rich.table import Table
 
 from tachoscope_cli.common import answers
@@ -15,6 +16,7 @@ from tachoscope_cli.store.retention import COMPACT_EXAMPLES, HOLD_EXAMPLES, PRUN
 from tachoscope_cli.store.traces import ADD_EXAMPLES, TRACES_EXAMPLE, add_traces, list_traces
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
+from tachoscope_core.storage import retention
 
 if TYPE_CHECKING:
     from tachoscope_analyzers.records import load
@@ -45,7 +47,7 @@ def store_ls(
         raise TachoscopeError(f"store {opened.url} is empty", fix="run something first: tachoscope run -- python train.py")
     newest = sorted(times, key=times.__getitem__, reverse=True)[:limit]
     left_out, now = len(times) - len(newest), time.time()
-    jobs = (_listed(opened, job, times[job], now) for job in newest)
+    jobs = (structs.replace(_listed(opened, job, times[job], now), held=_held(opened, job)) for job in newest)
     if format_.value == "json":
         write_json(answers.StoreListing(store=redact(opened.url), left_out_jobs=left_out, jobs=list(jobs)))
     else:
@@ -145,6 +147,14 @@ def _listed(store: Store, job: str, written: float, now: float) -> answers.Liste
     )
 
 
+def _held(store: Store, job: str) -> str | None:
+    try:
+        held = retention.hold_of(store, job)
+    except TachoscopeError:  # the others are listed all the same; `store prune` does not remove it then
+        return "not known"
+    return held.reason if held is not None else None
+
+
 def _requests(job: load.JobRecords) -> tuple[int, bool]:
     """Return how many requests a service answered, and whether that is their share in those records that were read."""
     count = sum(request.side == "server" for request in job.requests)
@@ -159,6 +169,8 @@ def _requests(job: load.JobRecords) -> tuple[int, bool]:
 
 def _job_row(job: answers.ListedJob, now: float) -> list[str]:
     ago = "-" if job.last_record_unix_seconds is None else f"{_age(now - job.last_record_unix_seconds)} ago"
+    if job.held is not None:
+        ago += f", held: {job.held}" if job.held else ", held"
     if job.fault is not None:
         return [f"not read: {job.fault}", "", "", "", ago]
     state = f"{job.status} ({job.reason})" if job.reason else str(job.status)

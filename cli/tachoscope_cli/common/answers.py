@@ -54,6 +54,7 @@ class ListedJob(msgspec.Struct, frozen=True, kw_only=True):
         float | None, Meta(description="When its last record was written; null: there is none.")
     ] = None
     fault: Annotated[str | None, Meta(description="Why its records could not be read.")] = None
+    held: Annotated[str | None, Meta(description="Why `store prune` keeps it, as somebody said; null: it is not held.")] = None
 
 
 class StoreListing(msgspec.Struct, frozen=True, kw_only=True):

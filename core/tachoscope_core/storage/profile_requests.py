@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.errors import TachoscopeError, not_written
 from tachoscope_core.records.records import check_job_name, is_job_name
 from tachoscope_core.storage.store import Store
 from tachoscope_core.storage.traces import recording_name
@@ -238,7 +238,4 @@ def _write(store: Store, folder: str, name: str, document: Any) -> None:
         store.files.makedirs(folder, exist_ok=True)
         store.files.pipe_file(path, data)
     except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise TachoscopeError(
-            f"could not write {path} in store {store.url}: {reason}", fix="free space, or choose another with --store"
-        ) from None
+        raise not_written(path, error, where=f" in store {store.url}") from None

@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.errors import TachoscopeError, not_written
 from tachoscope_core.owner import Owner
 from tachoscope_core.records.records import check_job_name, is_job_name
 
@@ -447,10 +447,7 @@ class Store:
             self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._fs.pipe_file(path, data)
         except Exception as error:
-            reason = str(error) or type(error).__name__
-            raise TachoscopeError(
-                f"could not write {path} in store {self.url}: {reason}", fix="free space, or choose another with --store"
-            ) from None
+            raise not_written(path, error, where=f" in store {self.url}") from None
         return path
 
     def _protocols(self) -> tuple[str, ...]:

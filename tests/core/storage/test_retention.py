@@ -129,6 +129,12 @@ def test_to_hold_a_job_is_no_record_of_it_and_a_hold_is_said_with_its_reason(sto
 
     assert store.job_times() == before
     assert "job old is held: the baseline" in done.stderr
+    (line,) = [
+        line
+        for line in CliRunner().invoke(app, ["store", "ls", "--store", store.url]).stdout.splitlines()
+        if line.startswith("old")
+    ]
+    assert line.rstrip().endswith("held: the baseline")
     assert retention.hold_of(store, "recent") is None
 
 

@@ -67,7 +67,7 @@ def test_a_file_that_is_broken_is_none(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_an_error_and_is_written_once_it_can(tmp_path: Path) -> None:
     path = tmp_path / "away" / "gpus.json"
     known = Inventory(path, 0)
-    with pytest.raises(TachoscopeError, match=r"could not write .*gpus\.json: No such file or directory \(free space there\)"):
+    with pytest.raises(TachoscopeError, match=r"could not write .*gpus\.json: No such file or directory \(create the folder"):
         known.add_seen(EIGHT)
     assert known.expected == 8
     path.parent.mkdir()

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from tachoscope_core import located_yaml
-from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.errors import TachoscopeError, not_written
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.common.boot import boot_id
 from tachoscope_service.common.log import Log
@@ -255,7 +255,7 @@ class XidCounter:
             os.replace(temporary, self._file)
         except OSError as error:
             self._changed = True
-            self._log.warning("xids", f"could not write {self._file}: {error.strerror} (free space there)")
+            self._log.warning("xids", str(not_written(self._file, error)))
 
     def _gpu(self, uuid: str) -> _Gpu:
         gpus = self._saved.gpus
