@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
@@ -35,7 +37,8 @@ class InProcess(Executor):
 def executor_for(address: str, tasks: int) -> Iterator[Executor]:
     """Give the executor of an address: `local`, or `dask://host:port` of a scheduler.
 
-    Local is a pool of as many processes as there are cores, at most one for each task; a single task stays in this process.
+    Local is a pool of as many processes as there are cores for this one, at most one for each task; a single task, or all tasks on
+    a single core, stay in this process.
 
     Raises:
         TachoscopeError: the address is neither, or nothing answers there.
@@ -47,8 +50,8 @@ def executor_for(address: str, tasks: int) -> Iterator[Executor]:
         return
     if address != "local":
         raise TachoscopeError(f"{address!r} is not an executor", fix="it is local or dask://host:port")
-    workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, tasks)
-    if tasks < 2:
+    workers = min(usable_cores(), tasks)
+    if workers < 2:
         yield InProcess()
         return
     # A forked child may inherit locks that threads of this process hold; a spawned one starts clean.
@@ -61,6 +64,21 @@ def executor_for(address: str, tasks: int) -> Iterator[Executor]:
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return how many cores this process may use: a container may have few of its machine's (`limits.cpu` in Kubernetes).
+
+    Args:
+        cgroup: where the limits of the container are, of version 2 or 1 of the kernel's interface.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with contextlib.suppress(OSError, ValueError):  # without a limit the first word is "max" or -1
+            quota, period = " ".join((cgroup / name).read_text() for name in files).split()
+            if int(quota) > 0:
+                return max(min(cores, int(quota) // int(period)), 1)
+    return cores
 
 
 def _leave_interrupts() -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from planting_ranks import Group, PlantedJob
-from tachoscope_analyzers.trace.ranks.executor import InProcess, executor_for
+from tachoscope_analyzers.trace.ranks.executor import InProcess, executor_for, usable_cores
 from tachoscope_analyzers.trace.ranks.job import read_job
 from tachoscope_core.errors import TachoscopeError
 
@@ -37,6 +37,28 @@ def test_an_error_in_this_process_comes_out_of_the_future() -> None:
     future = InProcess().submit(int, "no number")
     with pytest.raises(ValueError, match="no number"):
         future.result()
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "100000 100000"}, 1),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "250000 100000"}, 2),
+        ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, 2),
+        ({"cpu.max": "max 100000"}, 8),
+        ({}, 8),
+    ],
+)
+def test_a_container_uses_no_more_cores_than_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], cores: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+
+    assert usable_cores(tmp_path) == cores
 
 
 @pytest.mark.parametrize("address", ["ray://here:1", "cluster", ""])
