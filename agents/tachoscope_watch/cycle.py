@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import multiprocessing
@@ -38,19 +39,24 @@ class Failed:
 def executor(workers: int) -> Executor:
     """Return processes to look with. They are begun again, not forked: a fork has the locks of this one's threads."""
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
-    before = signal.getsignal(signal.SIGINT)
-    # A terminal sends Ctrl-C to all processes: those that are begun while it is ignored leave it to the one that began them.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent)
+    with interrupts_ignored():
         for _ in range(workers):
             pool.submit(_begin)
-    finally:
-        signal.signal(signal.SIGINT, before)
     return pool
 
 
-def _end_with_parent() -> None:
+@contextlib.contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Ignore SIGINT in the block: processes that are begun in it leave Ctrl-C, which a terminal sends to all, to this one."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def end_with_parent() -> None:
     """End this process when the one that began it is gone: killed, it can tell nobody to."""
     parent = multiprocessing.parent_process()
 

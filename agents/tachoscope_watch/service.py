@@ -26,6 +26,7 @@ from tachoscope_service.http.server import Request, Response, WebServer
 from tachoscope_service.metrics.family import Family
 from tachoscope_service.metrics.prometheus_text import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_watch import api
+from tachoscope_watch.compaction import Compaction
 from tachoscope_watch.cycle import Failed, JobLooks, executor
 from tachoscope_watch.families import families
 from tachoscope_watch.hang import hang_of
@@ -50,7 +51,8 @@ class Settings:
 
     Attributes:
         every_seconds: from the beginning of a cycle to that of the next. workers: processes that look at jobs.
-        over_seconds: of a job that are judged, where enough steps fit into them.
+        over_seconds: of a job that are judged, where enough steps fit into them. compact_seconds: from one compaction of the store
+            to the next; 0: it is not compacted.
     """
 
     store: str
@@ -60,6 +62,7 @@ class Settings:
     every_seconds: float = 60.0
     workers: int = 2
     over_seconds: float = LEAST_SECONDS
+    compact_seconds: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ class Watch:
         self._looks = JobLooks(settings.store, settings.over_seconds)
         self._nodes = NodeReader(store, lambda line: log.warning("nodes", line))
         self._profiles = Profiles(store, log)
+        self._compaction = Compaction(settings.store, settings.compact_seconds, log)
         self.web = WebServer(routes, posts=posts, address=settings.address, port=settings.port, web_config=config, log=log.info)
         self.web.start()
         scheme = "https" if config is not None and config.cert_file is not None else "http"
@@ -119,10 +123,12 @@ class Watch:
             while not self._stop.is_set():
                 due = time.monotonic() + self._settings.every_seconds
                 pool = self._tried(self.run_cycle, pool)
+                self._compaction.check()
                 while due - time.monotonic() > _GLANCE_SECONDS and not self._stop.wait(_GLANCE_SECONDS):
                     pool = self._tried(self.check_hangs, pool)
                 self._stop.wait(max(due - time.monotonic(), 0.1))
         finally:
+            self._compaction.close()
             pool.shutdown(wait=True, cancel_futures=True)
             self.web.stop()
             self._profiles.close()

@@ -32,6 +32,14 @@ def test_what_is_rendered_is_valid(values: dict[str, Any], version: str) -> None
     assert [fault for document in documents for fault in schema_faults(document, version) + pod_faults(document)] == []
 
 
+def test_the_store_is_compacted_by_the_watch_or_by_the_cron_job_and_not_by_both() -> None:
+    assert "--compact-every" not in watch_of(S3)["containers"][0]["args"]
+
+    args = watch_of(S3 | {"storeMaintenance": {"enabled": True}})["containers"][0]["args"]
+
+    assert args[args.index("--compact-every") + 1] == "0"
+
+
 @pytest.mark.parametrize("store", [{}, {"hostPath": "/srv/store"}])
 def test_a_store_that_nodes_do_not_share_is_refused(store: dict[str, str]) -> None:
     done = template(values={"store": store, "watch": {"enabled": True}})

@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from helpers import BIN, command, environment
 from tachoscope_core.report.report import parse
+from tachoscope_core.storage.compacted import compacted_sets
 from tachoscope_core.storage.store import Store
 from tachoscope_service.metrics.prometheus_text import render
 from tachoscope_watch import api
@@ -268,6 +269,26 @@ def test_pages_ask_for_the_password_of_the_web_config(tmp_path: Path) -> None:
             raise AssertionError("it was answered without a token")
         request = urllib.request.Request(f"{url}/v1/jobs", headers={"Authorization": "Bearer open-sesame"})
         assert "jobs" in json.loads(get(request))  # type: ignore[arg-type]
+
+
+def test_a_watch_compacts_the_store_and_one_job_that_cannot_be_does_not_keep_others_from_it(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "store"))
+    ended = PlantedJob(tmp_path / "store", "ended", now=time.time() - 7200)
+    ended.start(ended.now - 11)
+    ended.steps(ended.now - 10, ended.now)
+    ended.ship(ended.now)
+    broken = tmp_path / "store" / "jobs" / "broken" / "compacted" / "date=2026-01-01" / "1_a.json.gz"
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(b"no list")
+
+    with watching(tmp_path / "store", "--compact-every", "1") as (process, _):
+        assert process.stderr is not None
+        assert "job broken" in next(line for line in process.stderr if "not compacted: " in line)
+        assert "compacted 4 segments of 1 job" in next(line for line in process.stderr if "segments" in line)
+        process.terminate()
+        assert process.wait(60) == 0
+
+    assert list(store.segments("ended")) == [] and compacted_sets(store, "ended")
 
 
 def test_once_prints_a_line_for_each_live_job(tmp_path: Path) -> None:

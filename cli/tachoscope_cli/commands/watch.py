@@ -29,6 +29,9 @@ def watch(
             metavar="SECONDS", min=10, help="How much of a job is judged, up to the newest step of all ranks; at least 40 steps."
         ),
     ] = 120.0,
+    compact_every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="From one `store compact` of all jobs to the next; 0: never.")
+    ] = 3600.0,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 9466,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address of the pages. Whoever can reach it can see what jobs do.")
@@ -41,8 +44,8 @@ def watch(
 ) -> None:
     """Watch all live jobs: a report of each every minute, metrics for alerts, and the whole job over all its nodes.
 
-    Writes jobs/JOB/reports/watch.json into the store, and serves /v1/jobs, /v1/jobs/JOB and its /profile, /metrics and
-    /v1/openapi.json. It writes no state of its own: killed and started again, it goes on. Runs until Ctrl-C or SIGTERM.
+    Writes jobs/JOB/reports/watch.json into the store, compacts the records of past days as `store compact` does, and serves /v1/jobs,
+    /v1/jobs/JOB and its /profile, /metrics and /v1/openapi.json. It writes no state of its own: killed and started again, it goes on. Runs until Ctrl-C or SIGTERM.
     """
     needs_analysis()
     from tachoscope_core.storage.store import absolute_url, check_url
@@ -64,7 +67,9 @@ def watch(
         raise TachoscopeError(f"the watch needs {error.name}", fix="pip install 'tachoscope[agent,analyze]'") from None
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     service = Watch(
-        Settings(url, host, port, web_config, every_seconds=every, workers=workers, over_seconds=over),
+        Settings(
+            url, host, port, web_config, every_seconds=every, workers=workers, over_seconds=over, compact_seconds=compact_every
+        ),
         Log(logging.getLogger("tachoscope")),
     )
     if web_config is None and not is_loopback(host):

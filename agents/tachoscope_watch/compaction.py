@@ -1,0 +1,109 @@
+"""Compacts the store from time to time, in a process that ends afterwards: its memory is wanted a minute an hour only."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+import msgspec
+
+from tachoscope_analyzers.job.report import verdict
+from tachoscope_analyzers.records.compaction import compact_job
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.storage.store import Store
+from tachoscope_service.common.log import Log
+from tachoscope_watch.cycle import end_with_parent, interrupts_ignored
+
+FIRST_SECONDS = 60.0
+"""From the beginning of a watch to its first compaction: jobs are judged first."""
+_NICENESS = 10
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What a compaction did: jobs of which records were compacted, their segments, and what could not be compacted."""
+
+    jobs: int = 0
+    segments: int = 0
+    faults: tuple[str, ...] = ()
+
+
+class Compaction:
+    """Begins compactions of a store.
+
+    Args:
+        every_seconds: from the end of one to the beginning of the next; 0: there are none.
+    """
+
+    def __init__(self, url: str, every_seconds: float, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._url, self._every, self._log, self._clock = url, every_seconds, log, clock
+        self._due = clock() + min(FIRST_SECONDS, every_seconds)
+        self._process: BaseProcess | None = None
+        self._result: Connection | None = None
+
+    def check(self) -> None:
+        """Begin a compaction if one is due, or log what the last one did if it ended. Returns at once."""
+        if self._process is None:
+            if self._every > 0 and self._clock() >= self._due:
+                self._begin()
+        elif not self._process.is_alive():
+            self._end(self._process)
+
+    def _begin(self) -> None:
+        self._result, result = _CONTEXT.Pipe(duplex=False)
+        process = _CONTEXT.Process(target=_compact, args=(self._url, result), name="tachoscope-compaction", daemon=True)
+        with interrupts_ignored():
+            process.start()
+        result.close()
+        self._process = process
+
+    def _end(self, process: BaseProcess) -> None:
+        assert self._result is not None
+        try:
+            done = msgspec.json.decode(self._result.recv_bytes(), type=Done)
+        except EOFError:
+            self._log.warning("compaction", f"a compaction of the store ended with exit code {process.exitcode}; the next goes on")
+        else:
+            for fault in done.faults:
+                self._log.warning(f"compaction {fault}", f"not compacted: {fault}")
+            if done.jobs:
+                self._log.info(f"compacted {done.segments:,} segments of {done.jobs} {'job' if done.jobs == 1 else 'jobs'}")
+        self._result.close()
+        self._process, self._result, self._due = None, None, self._clock() + self._every
+
+    def close(self) -> None:
+        """End a compaction that is under way: what it did stays, and the next one goes on."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.join()
+
+
+def _compact(url: str, result: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+    os.nice(_NICENESS)
+    result.send_bytes(msgspec.json.encode(compact_store(url)))
+
+
+def compact_store(url: str) -> Done:
+    """Compact all jobs of a store; what cannot be compacted is a fault and does not keep others from it."""
+    jobs, segments, faults = 0, 0, []
+    try:
+        store = Store(url)
+        names = store.jobs()
+    except TachoscopeError as error:
+        return Done(faults=(str(error),))
+    for job in names:
+        try:
+            done = compact_job(store, job, now=time.time(), judge=verdict)
+        except TachoscopeError as error:
+            faults.append(f"job {job}: {error}")
+            continue
+        jobs, segments = jobs + bool(done.sets), segments + done.segments
+        faults += done.broken
+    return Done(jobs, segments, tuple(faults))
