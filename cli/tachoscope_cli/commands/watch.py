@@ -44,8 +44,9 @@ def watch(
 ) -> None:
     """Watch all live jobs: a report of each every minute, metrics for alerts, and the whole job over all its nodes.
 
-    Writes jobs/JOB/reports/watch.json into the store, compacts the records of past days as `store compact` does, and serves /v1/jobs,
-    /v1/jobs/JOB and its /profile, /metrics and /v1/openapi.json. It writes no state of its own: killed and started again, it goes on. Runs until Ctrl-C or SIGTERM.
+    Writes jobs/JOB/reports/watch.json into the store, compacts the records of past days as `store compact` does, and serves
+    /v1/jobs, /v1/jobs/JOB and its /profile, /metrics and /v1/openapi.json. It writes no state of its own: killed and started
+    again, it goes on. Runs until Ctrl-C or SIGTERM.
     """
     needs_analysis()
     from tachoscope_core.storage.store import absolute_url, check_url
