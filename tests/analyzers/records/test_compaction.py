@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import multiprocessing
 import os
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -335,6 +337,49 @@ def test_an_object_store_is_compacted_as_a_directory_is(s3: Store) -> None:
     assert (done.segments, done.sets) == (RANKS * 2, 2)
     assert read(s3) == before
     assert list(s3.segments(JOB)) == []
+
+
+KILLS, OF_ONE_STORE = 100, 5
+
+
+@pytest.mark.bar
+@pytest.mark.parametrize("kind", ["directory", "s3"])
+def test_killed_a_hundred_times_at_random_while_agents_ship_nothing_is_lost_or_twice(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "MOST_STEPS", 50)
+    monkeypatch.setattr(compaction, "GROUP_BYTES", 1)
+    root = str(tmp_path) if kind == "directory" else request.getfixturevalue("s3").url
+    chance, kills, seconds = random.Random(kind), 0, 1.0
+    while kills < KILLS:
+        store, plain = Store(f"{root}/{kills}"), Store(str(tmp_path / f"plain-{kills}"))
+        for part in range(OF_ONE_STORE + 1):
+            for each in (store, plain):
+                for rank, writer in enumerate(WRITERS):
+                    for first in range(part * 20, part * 20 + 20, 5):
+                        write(each, writer, first, lines_of(rank, first, first + 5), BEGIN + first)
+            began = time.monotonic()
+            child = multiprocessing.get_context("fork").Process(target=_compact_whole, args=(store.url,))
+            child.start()
+            child.join(chance.uniform(0, seconds) if part < OF_ONE_STORE else None)
+            if child.is_alive():
+                child.kill()
+                child.join()
+                kills += 1
+            else:
+                assert child.exitcode == 0
+                seconds = time.monotonic() - began
+            assert _content(store) == _content(plain), (kills, part)
+        assert list(store.segments(JOB)) == []
+
+
+def _compact_whole(url: str) -> None:
+    compact_job(Store(url), JOB, now=time.time() + 7200)
+
+
+def _content(store: Store) -> JobRecords:
+    job = from_store(store, JOB)
+    return replace(job, source=msgspec.structs.replace(job.source, path=""))
 
 
 def test_steps_take_less_than_a_twelfth_of_their_lines(tmp_path: Path) -> None:
