@@ -17,7 +17,8 @@ import tempfile
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,14 @@ _MOST_GOODPUT_HOURS = 4.0
 FLUSH_STEPS = 150
 """Five minutes, the agent's default on an object store."""
 _MEANS_NS = {"data_wait": 110e6, "forward": 600e6, "backward": 1190e6, "optimizer": 99e6, "other": 1e6}
-_LATE_RANK = 5
+FAULTS = (
+    (0.2, 0.25, 5, "data_wait", 0.4),
+    (0.5, 0.55, None, "data_wait", 0.3),
+    (0.8, 0.85, 17, "forward", 0.4),
+)
+"""From and until which part of the job, on which rank (None: all), which phase is longer, by how many seconds."""
+_FAILS_AT, _DONE_AGAIN, _DOWN_SECONDS = (0.4, 0.7), 60, 300.0
+"""After which parts of the job it fails, how many steps it then does again, and how long after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +52,61 @@ class Measured:
     resident_bytes: int
 
 
-def segment(rank: int, ranks: int, first: int, last: int, begin: float) -> bytes:
-    """Return what a rank records in some steps, as its probe writes it: whole nanoseconds that vary by some per cent."""
-    chance = random.Random(rank * 1_000_003 + first)
-    who: dict[str, Any] = {"job": JOB, "attempt": 0, "writer": writer(rank)}
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt of the job: its first step of the whole job, how many it does, and when it began, Unix seconds."""
+
+    number: int
+    first: int
+    steps: int
+    begin: float
+
+
+def attempts(steps: int, end: float) -> list[Attempt]:
+    """Return the attempts of a job that does so many new steps until a time: two failures, after each the last steps again."""
+    bounds = [0, *(round(part * steps) for part in _FAILS_AT), steps]
+    found: list[Attempt] = []
+    for number, (first, last) in enumerate(pairwise(bounds)):
+        again = min(_DONE_AGAIN, first)
+        found.append(Attempt(number, first - again, last - first + again, 0.0))
+    for place in reversed(range(len(found))):
+        begin = end - found[place].steps * STEP_SECONDS
+        found[place] = replace(found[place], begin=begin)
+        end = begin - _DOWN_SECONDS
+    return found
+
+
+def step_ns(chance: random.Random, rank: int, part: float) -> dict[str, int]:
+    """Return the nanoseconds by phase of a step of a rank that is done after that part of the job: each step lasts as long."""
+    ns = {name: round(mean * (1 + 0.02 * chance.gauss(0, 1))) for name, mean in _MEANS_NS.items()}
+    for since, until, late, phase, seconds in FAULTS:
+        if since <= part < until and late in (rank, None):
+            ns[phase] += round(seconds * 1e9)
+    ns["backward"] += round(STEP_SECONDS * 1e9) - sum(ns.values())
+    return ns
+
+
+def segment(rank: int, ranks: int, attempt: Attempt, first: int, last: int, all_steps: int) -> bytes:
+    """Return what a rank records in some steps of an attempt, as its probe writes it: whole nanoseconds that vary a little."""
+    chance = random.Random(rank * 1_000_003 + attempt.first + first)
+    who: dict[str, Any] = {"job": JOB, "attempt": attempt.number, "writer": writer(rank, attempt.number)}
     who |= {"rank": rank, "local_rank": rank % 8, "host": f"node-{rank // 8}"}
     rows: list[records.Record] = []
     if first == 0:
         more = {"world_size": ranks, "pid": 1000 + rank, "cpu_threads": 1, "cpu_count": 64}
-        rows.append(records.JobStarted(**who, **more, seq=0, time=begin, monotonic_ns=1))
+        rows.append(records.JobStarted(**who, **more, seq=0, time=attempt.begin, monotonic_ns=1))
+        if attempt.first:
+            place = {"time": attempt.begin + 1e-3, "monotonic_ns": 10**6}
+            rows.append(records.CheckpointRestored(**who, **place, seq=1, step=attempt.first, blocking_seconds=0.0))
     for step in range(first, last):
         end = step + 1
-        ns = {name: round(mean * (1 + 0.02 * chance.gauss(0, 1))) for name, mean in _MEANS_NS.items()}
-        ns["data_wait"] += 400_000_000 if rank == _LATE_RANK else 0
-        ns["backward"] += round(STEP_SECONDS * 1e9) - sum(ns.values())
+        ns = step_ns(chance, rank, (attempt.first + step) / all_steps)
         cpu = {name: round(value * (1 - 0.02 * chance.random())) for name, value in ns.items()}
         cpu |= {"backward": round(7e8 * (1 + 0.01 * chance.random())), "data_wait": round(1e6 * chance.random())}
-        now = {"time": begin + end * STEP_SECONDS + 1e-4 * chance.random(), "monotonic_ns": round(end * STEP_SECONDS * 1e9)}
+        now = {
+            "time": attempt.begin + end * STEP_SECONDS + 1e-4 * chance.random(),
+            "monotonic_ns": round(end * STEP_SECONDS * 1e9),
+        }
         rows.append(
             records.StepDone(
                 **who,
@@ -78,30 +124,33 @@ def segment(rank: int, ranks: int, first: int, last: int, begin: float) -> bytes
             seen: dict[str, Any] = {"signals": {"process_cpu_seconds": 3.9 + 0.1 * chance.random(), "ticks": 40}}
             seen |= {"wait_samples": {"forward": {"cpu": 6}}, "where": {"forward": {"train.py:40 forward": 6}}}
             rows.append(records.Heartbeat(**who, **now, seq=2 * end + 1, step=end, phase="forward", window_seconds=4.0, **seen))
+    if last == attempt.steps:
+        status = "completed" if attempt.number == len(_FAILS_AT) else "failed"
+        rows.append(records.JobEnded(**who, **now, seq=2 * last + 2, steps=last, status=status))
     return b"".join(map(records.encode, rows))
 
 
-def writer(rank: int) -> str:
+def writer(rank: int, attempt: int) -> str:
     """Return who writes a rank's records."""
-    return str(uuid.UUID(int=rank + 1))
+    return str(uuid.UUID(int=1_000_000 * attempt + rank + 1))
 
 
 def make(root: Path, ranks: int, hours: float) -> int:
     """Write a job that ended now into a store; return the bytes of its records as JSON lines."""
-    steps, bytes_ = round(hours * 3600 / STEP_SECONDS), 0
-    begin = time.time() - steps * STEP_SECONDS
-    for first in range(0, steps, FLUSH_STEPS):
-        last = min(first + FLUSH_STEPS, steps)
-        written = begin + last * STEP_SECONDS + 1.0
-        day = time.strftime("%Y-%m-%d", time.gmtime(begin + first * STEP_SECONDS))
-        for rank in range(ranks):
-            folder = root / f"jobs/{JOB}/records/date={day}/host=node-{rank // 8}"
-            folder.mkdir(parents=True, exist_ok=True)
-            content = segment(rank, ranks, first, last, begin)
-            bytes_ += len(content)
-            path = folder / f"{writer(rank)}-a0-{first * 1000:016d}.jsonl.gz"
-            path.write_bytes(gzip.compress(content, 1))
-            os.utime(path, (written, written))
+    all_steps, bytes_ = round(hours * 3600 / STEP_SECONDS), 0
+    for attempt in attempts(all_steps, time.time()):
+        for first in range(0, attempt.steps, FLUSH_STEPS):
+            last = min(first + FLUSH_STEPS, attempt.steps)
+            written = attempt.begin + last * STEP_SECONDS + 1.0
+            day = time.strftime("%Y-%m-%d", time.gmtime(attempt.begin + first * STEP_SECONDS))
+            for rank in range(ranks):
+                folder = root / f"jobs/{JOB}/records/date={day}/host=node-{rank // 8}"
+                folder.mkdir(parents=True, exist_ok=True)
+                content = segment(rank, ranks, attempt, first, last, all_steps)
+                bytes_ += len(content)
+                path = folder / f"{writer(rank, attempt.number)}-a{attempt.number}-{first * 1000:016d}.jsonl.gz"
+                path.write_bytes(gzip.compress(content, 1))
+                os.utime(path, (written, written))
     return bytes_
 
 
@@ -153,7 +202,10 @@ def main(words: Sequence[str] | None = None) -> None:
     for hours in chosen.hours:
         with tempfile.TemporaryDirectory() as folder:
             table += measure(Path(folder), chosen.ranks, hours)
-    about = f"A job of {chosen.ranks} ranks, steps of {STEP_SECONDS:g} s, a segment a rank and 5 minutes, a late rank."
+    about = (
+        f"A job of {chosen.ranks} ranks, steps of {STEP_SECONDS:g} s, a segment a rank and 5 minutes; two restarts, three faults, each in "
+        "a twentieth of its time."
+    )
     text = f"{about}\n\n" + "\n".join(table)
     sys.stdout.write(text + "\n")
     if chosen.write:
