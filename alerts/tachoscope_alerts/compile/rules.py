@@ -1,8 +1,9 @@
 """Prometheus rules of an objective: what it counts, its ratios over windows, what is left of its budget, and its burn-rate alerts.
 
-Three groups, of which only the first reads raw series: it counts the events, and sums them over windows up to six hours. The second
-sums what the first recorded since its own last evaluation, the third these sums by the half hour. A day is made of the former, and
-longer windows and the period of the latter: what is left of the budget is up to half an hour old.
+Three groups, of which only the first reads raw series, each of them once or twice: it counts the events, and sums them over
+windows up to six hours. The second sums what the first recorded since its own last evaluation, the third these sums by the half
+hour. A day is made of the former, and longer windows and the period of the latter: what is left of the budget is up to half an
+hour old.
 """
 
 from __future__ import annotations
@@ -21,15 +22,14 @@ from tachoscope_alerts.compile.sli_expressions import (
     TOTAL,
     UNMEASURED,
     RecordedLevel,
-    bad_events,
     budget_remaining,
     error_ratio,
     level,
     number,
+    of_parts,
+    parts,
     recorded,
     summed,
-    total_events,
-    unmeasured_events,
 )
 from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, RAW_LIMIT_SECONDS, Tier, Timing, duration, tiers
 from tachoscope_alerts.spec.policy import Policy
@@ -114,9 +114,10 @@ def _recorded_ratio(slo: Slo, window_seconds: float) -> str:
 
 
 def _events(slo: Slo, timing: Timing) -> list[Rule]:
-    found = [_rule(slo, TOTAL, total_events(slo, timing)), _rule(slo, BAD, bad_events(slo, timing))]
-    unmeasured = unmeasured_events(slo, timing)
-    return [*found, _rule(slo, UNMEASURED, f"({unmeasured}) > 0")] if unmeasured else found
+    found = [_rule(slo, name, expression) for name, expression in parts(slo, timing).items()]
+    events = of_parts(slo, timing)
+    found += [_rule(slo, TOTAL, events.total), _rule(slo, BAD, events.bad)]
+    return [*found, _rule(slo, UNMEASURED, events.unmeasured)] if events.unmeasured else found
 
 
 def _sums(slo: Slo, of: RecordedLevel, into: RecordedLevel, seconds: float) -> list[Rule]:

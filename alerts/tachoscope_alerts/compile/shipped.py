@@ -9,7 +9,7 @@ from pathlib import Path
 from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_alerts.compile.alertmanager import WATCHDOG
 from tachoscope_alerts.compile.event_alerts import EventAlert
-from tachoscope_alerts.compile.sli_expressions import unmeasured_events
+from tachoscope_alerts.compile.sli_expressions import of_parts
 from tachoscope_alerts.spec import files, openslo
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import Slo
@@ -65,7 +65,7 @@ def with_needed(given: Sequence[EventAlert], slos: Sequence[Slo], shipped: Shipp
     needed = {
         WATCHDOG: True,
         NO_LONGER_MEASURED: bool(slos),
-        NOT_MEASURED: any(unmeasured_events(slo, Timing()) for slo in slos),
+        NOT_MEASURED: any(of_parts(slo, Timing()).unmeasured for slo in slos),
     }
     missing = [name for name, is_needed in needed.items() if is_needed and all(event.alert != name for event in given)]
     return [*given, *(replace(event, group=event.alert.lower()) for event in shipped.events if event.alert in missing)]

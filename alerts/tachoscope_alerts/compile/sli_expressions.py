@@ -5,6 +5,10 @@ without the counter of its good or bad events, nothing is known: it is in neithe
 
 Counters become rates over the shortest window before anything is summed (a sum of counters cannot be told from a reset), and ratios
 are made of sums only (a mean of ratios weighs a quiet hour like a busy one). No events give no sample and never NaN.
+
+Rules read each raw series once, into recorded parts, and make bad, total and unmeasured events of these (`parts`, `of_parts`): a
+fleet has thousands of raw series and few parts. `total_events` and `bad_events` give the same numbers from raw series alone, for
+objectives of which no rule recorded anything.
 """
 
 from __future__ import annotations
@@ -35,6 +39,17 @@ LEAST_SUMS = 72
 BAD, TOTAL = MOMENTS
 UNMEASURED = "slo:unmeasured_events:base"
 """Events that are neither known to be good nor known to be bad."""
+ALL = "slo:all_events:base"
+"""Part: all events, measured or not; of a histogram those of series that were there a window ago."""
+CHOSEN = "slo:chosen_events:base"
+"""Part: the events that the spec selects: the good ones, or the bad ones."""
+OTHER = "slo:other_metric_events:base"
+"""Part: the events of the metric of good or bad events, while it counts; only where it is not the metric of all events."""
+BUCKETS = "slo:bucket_events:base"
+"""Part: the events of a histogram that has the bucket of the threshold: those in the bucket, and all of them with an empty `le`."""
+PARTS = (ALL, CHOSEN, OTHER, BUCKETS)
+_NOISE = "1e-9"
+"""Part of all events: a difference of two sums of the same rates, added in another order, is below it."""
 ERROR_RATIO = "slo:error:ratio"
 """Of a window, which is a label of it."""
 BUDGET_REMAINING = "slo:error_budget:remaining_ratio"
@@ -70,27 +85,100 @@ def number(value: float) -> str:
     return f"{value:.12g}"
 
 
-def total_events(slo: Slo, timing: Timing) -> str:
-    """Return the events of the moment that are known to be good or bad: a second's, or of slices the entities."""
+class Events(NamedTuple):
+    """PromQL of the events of the moment: a second's, or of slices the entities.
+
+    Attributes:
+        total: those that are known to be good or bad. bad: those of them that are bad: 0 where there were events, none where there
+            were not. unmeasured: those of which is not known whether they are good, none where there are none; empty where that
+            cannot be.
+    """
+
+    total: str
+    bad: str
+    unmeasured: str
+
+
+def parts(slo: Slo, timing: Timing) -> dict[str, str]:
+    """Return the names under which the parts of an objective's events are recorded, and the PromQL of each, of raw series."""
     indicator = slo.indicator
+    if isinstance(indicator, AtMost | MoreThan):
+        return {BUCKETS: _of_buckets(slo, indicator, timing), ALL: _of_old_enough(slo, indicator, timing)}
     if isinstance(indicator, Ratio):
-        total, part = _rate(slo, selector(indicator.total), timing), _part(slo, indicator, timing)
-        return f"({total}) and {_on(slo)} ({part})" if part else total
+        found = {ALL: _rate(slo, selector(indicator.total), timing), OTHER: _part(slo, indicator, timing)}
+        found[CHOSEN] = "" if _is_other(indicator) else _rate(slo, selector(_chosen(indicator)), timing)
+        return {name: expression for name, expression in found.items() if expression}
+    found = {ALL: _counted(slo, indicator, timing), CHOSEN: _good_slices(slo, indicator, timing)}
+    return found if indicator.missing == "bad" else {}
+
+
+def of_parts(slo: Slo, timing: Timing) -> Events:
+    """Return the events as rules make them of the recorded parts; of slices without parts from raw series.
+
+    All three read the same parts and nothing that one of them records: a server that writes what it records to another one, as
+    vmalert does, finds the parts of the evaluation before, and all of them of the same one.
+    """
+    indicator = slo.indicator
+    made = {name: recorded(name, slo) for name in parts(slo, timing)}
     if isinstance(indicator, AtMost | MoreThan):
-        return _of_count(slo, indicator, timing, "and")
-    if indicator.gate is not None and indicator.missing == "bad":
-        return f"count{_by(slo)} ({_open(indicator.gate, timing)})"
-    return f"count{_by(slo)} ({_entities(indicator, timing)})"
+        return _of_split(slo, indicator)
+    if not made:
+        return Events(total_events(slo, timing), bad_events(slo, timing), "")
+    return _put_together(slo, made)
 
 
-def unmeasured_events(slo: Slo, timing: Timing) -> str:
-    """Return the events of the moment of which is not known whether they are good; nothing where that cannot be."""
+def total_events(slo: Slo, timing: Timing) -> str:
+    """Return the total events (`Events`) from raw series alone."""
     indicator = slo.indicator
     if isinstance(indicator, AtMost | MoreThan):
-        return _of_count(slo, indicator, timing, "unless")
-    if not (isinstance(indicator, Ratio) and (part := _part(slo, indicator, timing))):
-        return ""
-    return f"({_rate(slo, selector(indicator.total), timing)}) unless {_on(slo)} ({part})"
+        return f"sum{_by(slo)} ({_rate_of_count(indicator, timing)} and ignoring (le) {_bucket(indicator, timing)})"
+    if isinstance(indicator, Slices) and indicator.missing == "ignored":
+        return _counted(slo, indicator, timing)
+    return _put_together(slo, _in_parentheses(parts(slo, timing))).total
+
+
+def _in_parentheses(expressions: dict[str, str]) -> dict[str, str]:
+    return {name: f"({expression})" for name, expression in expressions.items()}
+
+
+def _put_together(slo: Slo, of: dict[str, str]) -> Events:
+    """Return the events of a ratio, or of slices of which missing ones are bad, from its parts: series or expressions."""
+    total, unmeasured = of[ALL], ""
+    if OTHER in of:
+        total, unmeasured = f"{of[ALL]} and {_on(slo)} {of[OTHER]}", f"({of[ALL]} unless {_on(slo)} {of[OTHER]}) > 0"
+    chosen, counted = of.get(CHOSEN) or of[OTHER], f"({total})" if OTHER in of else total
+    if isinstance(slo.indicator, Ratio) and slo.indicator.bad is not None:
+        return Events(total, f"{chosen} or 0 * {counted}", unmeasured)
+    return Events(total, f"clamp_min({counted} - ({chosen} or 0 * {counted}), 0)", unmeasured)
+
+
+def _chosen(ratio: Ratio) -> Selector:
+    chosen = ratio.bad or ratio.good
+    assert chosen is not None, "one of both is given"
+    return chosen
+
+
+def _is_other(ratio: Ratio) -> bool:
+    """Return whether the good events are all of the other metric, so that they need no part of their own."""
+    return ratio.good is not None and bool(ratio.other_metric) and ratio.good == Selector(ratio.other_metric)
+
+
+def _of_buckets(slo: Slo, indicator: AtMost | MoreThan, timing: Timing) -> str:
+    """Return the events in the bucket of the bound and, with an empty `le`, all of the same series."""
+    rates = f"({_rate_of_count(indicator, timing)} or rate({_bucket_series(indicator)}[{duration(timing.base)}]))"
+    by = ", ".join((*slo.by, "le"))
+    return f"sum by ({by}) ({rates} and ignoring (le) ({_whole(indicator, timing)}))"
+
+
+def _of_old_enough(slo: Slo, indicator: AtMost | MoreThan, timing: Timing) -> str:
+    return f"sum{_by(slo)} {_old_enough(selector(indicator.histogram, '_count'), timing)}"
+
+
+def _of_split(slo: Slo, indicator: AtMost | MoreThan) -> Events:
+    total, all_events = recorded(BUCKETS, slo, le=""), recorded(ALL, slo)
+    within = f'sum without (le) ({BUCKETS}{{slo={quoted(slo.name)},le!=""}})'
+    bad = within if isinstance(indicator, MoreThan) else f"clamp_min({total} - {within}, 0)"
+    return Events(total, bad, f"{all_events} - ({total} or 0 * {all_events}) > {_NOISE} * {all_events}")
 
 
 def _part(slo: Slo, ratio: Ratio, timing: Timing) -> str:
@@ -115,63 +203,58 @@ def _ended(slo: Slo, series: str, timing: Timing) -> str:
     return f"group{_by(slo)} (last_over_time({series}[{duration(timing.base)}]) unless {series})"
 
 
-def _of_count(slo: Slo, indicator: AtMost | MoreThan, timing: Timing, operator: str) -> str:
-    """Return the events of the series that have the bucket of the bound (operator `and`), or that lack it (`unless`)."""
-    count = selector(indicator.histogram, "_count")
-    rate = _old_enough(count, timing) if operator == "unless" else f"rate({count}[{duration(timing.base)}])"
-    return f"sum{_by(slo)} ({rate} {operator} ignoring (le) {_bucket(indicator, timing)})"
-
-
 def bad_events(slo: Slo, timing: Timing) -> str:
-    """Return those of the moment's events that were bad: 0 where there were events, and none where there were not.
-
-    It reads raw series only, and not the total that the same evaluation records: a server that writes what it records to another
-    one, as vmalert does, would find that of the evaluation before, or nothing.
-    """
+    """Return the bad events (`Events`) from raw series alone."""
     indicator = slo.indicator
     if isinstance(indicator, MoreThan):
-        return _within(slo, indicator, timing)
+        return f"sum{_by(slo)} ({_bucket(indicator, timing)})"
     if isinstance(indicator, AtMost):
-        window = duration(timing.base)
-        count = f"rate({selector(indicator.histogram, '_count')}[{window}])"
-        return f"clamp_min(sum{_by(slo)} ({count} - ignoring (le) {_bucket(indicator, timing)}), 0)"
+        return f"clamp_min(sum{_by(slo)} ({_rate_of_count(indicator, timing)} - ignoring (le) {_bucket(indicator, timing)}), 0)"
     if isinstance(indicator, Slices) and indicator.missing == "ignored":
         return f"sum{_by(slo)} ((({_entities(indicator, timing)}) {_compared(indicator, timing, 'bool ')}) == bool 0)"
-    total = f"({total_events(slo, timing)})"
-    if isinstance(indicator, Ratio) and indicator.bad is not None:
-        return f"({_rate(slo, selector(indicator.bad), timing)}) or 0 * {total}"
-    return f"clamp_min({total} - (({_good_events(slo, timing)}) or 0 * {total}), 0)"
+    return _put_together(slo, _in_parentheses(parts(slo, timing))).bad
 
 
-def _good_events(slo: Slo, timing: Timing) -> str:
-    indicator = slo.indicator
-    if isinstance(indicator, Slices):
-        return f"count{_by(slo)} (({_entities(indicator, timing)}) {_compared(indicator, timing)})"
-    assert isinstance(indicator, Ratio) and indicator.good is not None, "of all others the bad ones are counted"
-    return _rate(slo, selector(indicator.good), timing)
+def _rate_of_count(indicator: AtMost | MoreThan, timing: Timing) -> str:
+    return f"rate({selector(indicator.histogram, '_count')}[{duration(timing.base)}])"
 
 
-def _within(slo: Slo, indicator: AtMost | MoreThan, timing: Timing) -> str:
-    """Return the events of at most the bound."""
-    return f"sum{_by(slo)} ({_bucket(indicator, timing)})"
+def _bucket_series(indicator: AtMost | MoreThan) -> str:
+    return selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),))
 
 
 def _bucket(indicator: AtMost | MoreThan, timing: Timing) -> str:
-    """Return the events of at most the bound, of series that were there a window ago, and in each scrape that their count was in.
+    """Return the events of at most the bound, of series of which that is known."""
+    return f"(rate({_bucket_series(indicator)}[{duration(timing.base)}]) and {_whole(indicator, timing)})"
+
+
+def _whole(indicator: AtMost | MoreThan, timing: Timing) -> str:
+    """Return the buckets of the bound that were there a window ago, and in each scrape that their count was in.
 
     Of a younger one Prometheus extrapolates the bucket and the count by different times, so that some are in one and not in the
     other: requests of a server that has just begun would be bad. So would those of a server that has the bucket only since its
     restart, or that lost it, while the count covers the whole window.
     """
-    bucket, window = selector(indicator.histogram, "_bucket", (bound_matcher(indicator.bound),)), duration(timing.base)
+    bucket, window = _bucket_series(indicator), duration(timing.base)
     count = selector(indicator.histogram, "_count")
     together = f"count_over_time({bucket}[{window}]) == ignoring (le) count_over_time({count}[{window}])"
-    return f"({_old_enough(bucket, timing)} and ignoring (le) ({together}))"
+    return f"{bucket} offset {window} and ignoring (le) ({together})"
 
 
 def _old_enough(series: str, timing: Timing) -> str:
     window = duration(timing.base)
     return f"(rate({series}[{window}]) and {series} offset {window})"
+
+
+def _counted(slo: Slo, slices: Slices, timing: Timing) -> str:
+    """Return the entities that count."""
+    if slices.gate is not None and slices.missing == "bad":
+        return f"count{_by(slo)} ({_open(slices.gate, timing)})"
+    return f"count{_by(slo)} ({_entities(slices, timing)})"
+
+
+def _good_slices(slo: Slo, slices: Slices, timing: Timing) -> str:
+    return f"count{_by(slo)} (({_entities(slices, timing)}) {_compared(slices, timing)})"
 
 
 def level(window_seconds: float, timing: Timing) -> RecordedLevel:

@@ -155,7 +155,8 @@ def recorded(slos: Iterable[Slo]) -> dict[str, KnownSeries]:
     windows = frozenset({"window"})
     series = {
         **{name: labels for level in sli_expressions.LEVELS for name in level},
-        sli_expressions.UNMEASURED: labels,
+        **dict.fromkeys((sli_expressions.UNMEASURED, *sli_expressions.PARTS), labels),
+        sli_expressions.BUCKETS: labels | {"le"},
         sli_expressions.ERROR_RATIO: labels | windows,
         sli_expressions.BUDGET_REMAINING: labels,
         sli_expressions.OBJECTIVE: labels,

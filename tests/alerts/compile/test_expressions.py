@@ -1,6 +1,5 @@
-"""PromQL of objectives, as Prometheus understands it: values of recorded events for planted series.
-
-Bad events are counted with the total that a rule has just recorded, as rules do, and by themselves, as a report on raw series does.
+"""PromQL of objectives, as Prometheus understands it: values of the events that rules record for planted series, and of those that
+a report counts from the same raw series.
 """
 
 from __future__ import annotations
@@ -14,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promtool_running import faults
-from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT, GPU_EFFICIENCY, RECOVERY, SM_ACTIVE
+from sample_slos import AVAILABILITY, CHECKPOINT_AGE, FIRST_TOKEN, GOODPUT, GPU_EFFICIENCY, PLACES, RECOVERY, SM_ACTIVE
+from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.compile.sli_expressions import (
     BAD,
     ERROR_RATIO,
+    PARTS,
     TOTAL,
     UNMEASURED,
     bad_events,
@@ -27,7 +28,6 @@ from tachoscope_alerts.compile.sli_expressions import (
     number,
     recorded,
     total_events,
-    unmeasured_events,
 )
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import AtMost, Ratio, Selector, Slo
@@ -214,23 +214,26 @@ CASES: dict[str, Case] = {
 }
 
 
+FROM_RAW = {TOTAL: "raw:total", BAD: "raw:bad"}
+
+
 def rules_of(slo: Slo) -> dict[str, Any]:
+    """Return the rules of an objective's events and their ratio, and the events from raw series alone."""
     labels = {"slo": slo.name, "area": slo.area}
-    rules = [
-        {"record": TOTAL, "expr": total_events(slo, TIMING), "labels": labels},
-        {"record": BAD, "expr": bad_events(slo, TIMING), "labels": labels},
-        {"record": ERROR_RATIO, "expr": error_ratio(slo, 120), "labels": {**labels, "window": "2m"}},
-    ]
-    if unmeasured := unmeasured_events(slo, TIMING):
-        rules.append({"record": UNMEASURED, "expr": unmeasured, "labels": labels})
+    rules = [rule for rule in groups(slo, PLACES, TIMING)[0]["rules"] if rule.get("record") in {*PARTS, TOTAL, BAD, UNMEASURED}]
+    rules.append({"record": ERROR_RATIO, "expr": error_ratio(slo, 120), "labels": {**labels, "window": "2m"}})
+    raw = {TOTAL: total_events(slo, TIMING), BAD: bad_events(slo, TIMING)}
+    rules += [{"record": FROM_RAW[name], "expr": expression, "labels": labels} for name, expression in raw.items()]
     return {"groups": [{"name": "g", "rules": rules}]}
 
 
 def document_of(file: str, case: Case) -> dict[str, Any]:
-    slo, series, expected = case
+    slo, series, expected = case[0], case[1], dict(case[2])
     minutes = "14m" if slo is GPU_EFFICIENCY else "10m"  # its gate opens after ten minutes
     queries = {"bad": recorded(BAD, slo), "total": recorded(TOTAL, slo), "ratio": recorded(ERROR_RATIO, slo)}
     queries["unmeasured"] = recorded(UNMEASURED, slo)
+    queries |= {"bad from raw series": recorded(FROM_RAW[BAD], slo), "total from raw series": recorded(FROM_RAW[TOTAL], slo)}
+    expected |= {f"{name} from raw series": expected[name] for name in ("bad", "total") if name in expected}
     tests = []
     for name, query in queries.items():
         wanted = [{"labels": "{}", "value": 1}] if name in expected else []

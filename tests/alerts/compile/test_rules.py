@@ -20,6 +20,7 @@ from tachoscope_alerts.compile.sli_expressions import (
     LONG_SUMS,
     MOMENTS,
     OBJECTIVE,
+    PARTS,
     SUMS,
     TOTAL,
     UNMEASURED,
@@ -29,7 +30,7 @@ from tachoscope_alerts.spec.slo import Slo
 
 TIMING = Timing()
 DRILL = Timing(interval=1, scrape=0.5, scale=1 / 100)
-RECORDED = {UNMEASURED, *(name for level in LEVELS for name in level)}
+RECORDED = {UNMEASURED, *PARTS, *(name for level in LEVELS for name in level)}
 EACH = pytest.mark.parametrize("slo", SAMPLES, ids=lambda slo: slo.name)
 
 
@@ -80,7 +81,8 @@ def test_windows_are_summed_after_the_events_that_they_sum_in_one_group(slo: Slo
     fast, slow, budget = groups(slo, PLACES, TIMING)
     names = [[rule.get("record", "alert") for rule in group["rules"]] for group in (fast, slow, budget)]
 
-    assert names[0][:2] == [TOTAL, BAD], "bad events are reckoned from the total that was just recorded"
+    made = [name for name in names[0] if name not in PARTS]
+    assert made[:2] == [TOTAL, BAD] and names[0][-len(made) :] == made, "events are made of the parts that were just recorded"
     assert set(names[1][:2]) == {*SUMS}
     assert set(names[2]) == {*LONG_SUMS}
     for some in names[:2]:
@@ -176,12 +178,24 @@ def test_each_evaluation_is_in_one_sum_and_each_sum_in_one_of_half_an_hour(tmp_p
 
 
 @EACH
-def test_events_are_counted_from_raw_series_alone(slo: Slo) -> None:
-    """vmalert writes what it records elsewhere, and a Prometheus that was restarted still sees what it recorded before."""
+def test_events_are_made_of_parts_of_one_evaluation_or_of_raw_series(slo: Slo) -> None:
+    """vmalert writes what it records elsewhere, and finds it at the next evaluation: no part may be newer than another."""
+    parts = {rule["record"]: rule["expr"] for rule in rules_of(slo) if rule.get("record") in PARTS}
     events = [rule["expr"] for rule in rules_of(slo) if rule.get("record") in {BAD, TOTAL, UNMEASURED}]
+    read = {name for expression in events for name in re.findall(r"slo:\w+:\w+", expression)}
 
     assert len(events) >= 2
-    assert not any("slo:" in expression for expression in events)
+    assert read == parts.keys()
+    assert not any("slo:" in expression for expression in parts.values())
+    assert not parts or not any("tachoscope_" in expression for expression in events), "a fleet has many raw series"
+
+
+@EACH
+def test_no_raw_series_is_read_over_a_window_twice_for_the_same(slo: Slo) -> None:
+    expressions = [rule["expr"] for rule in rules_of(slo) if rule.get("record") in {*PARTS, BAD, TOTAL, UNMEASURED}]
+    rates = [one for expression in expressions for one in re.findall(r"rate\(([^\[]+\[\w+\])\)", expression)]
+
+    assert all(rates.count(one) <= 2 for one in rates), "once with its bucket, and once by itself"
 
 
 def test_numbers_are_as_exact_as_they_are_meant() -> None:
