@@ -11,7 +11,7 @@ from typing import Any
 
 from tachoscope_alerts.compile import alertmanager, event_alerts, rules
 from tachoscope_alerts.compile import promtool_tests as promtests
-from tachoscope_alerts.compile import recordings as board_recordings
+from tachoscope_alerts.compile import recordings as recorded_series
 from tachoscope_alerts.compile.event_alerts import EventAlert
 from tachoscope_alerts.compile.prometheus_rule import prometheus_rule
 from tachoscope_alerts.compile.recordings import GROUP, Recording
@@ -96,8 +96,9 @@ def contents(
         name, groups = f"events-{group}", event_alerts.groups(of_group, policy, timing)
         documents[f"prometheus/{name}.rules.yaml"] = {"groups": groups}
         if timing.scale == 1.0:
-            documents[f"prometheus/{name}_test.yaml"] = promtests.of_event_alerts(of_group, timing, f"{name}.rules.yaml")
-    if made := board_recordings.groups(recordings, timing):
+            tests = promtests.of_event_alerts(of_group, timing, f"{name}.rules.yaml", recordings, f"{GROUP}.rules.yaml")
+            documents[f"prometheus/{name}_test.yaml"] = tests
+    if made := recorded_series.groups(recordings, timing):
         documents[f"prometheus/{GROUP}.rules.yaml"] = {"groups": made}
     if manifests:
         for path in [name for name in documents if name.endswith(".rules.yaml")]:

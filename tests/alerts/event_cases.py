@@ -11,9 +11,11 @@ from typing import Any
 import yaml
 
 from helpers import REPOSITORY
+from tachoscope_alerts.compile import recordings
 from tachoscope_core import yaml_text
 
 _EVENTS = REPOSITORY / "alerts" / "events"
+RECORDINGS = recordings.load(REPOSITORY / "alerts" / "recordings.yaml")
 
 Series = dict[str, str]
 
@@ -54,7 +56,7 @@ def rule_labels(alert: dict[str, Any]) -> dict[str, str]:
 
 
 def write_rules(path: Path, chosen: Iterable[dict[str, Any]], *, annotated: bool) -> None:
-    """Write a plain rule file."""
+    """Write a plain rule file, with what the alerts read of what is recorded."""
     rules = []
     for alert in chosen:
         rule = {"alert": alert["alert"], "expr": alert["expr"], "keep_firing_for": alert.get("keep_firing_for", "5m")}
@@ -62,6 +64,8 @@ def write_rules(path: Path, chosen: Iterable[dict[str, Any]], *, annotated: bool
         if annotated:
             rule["annotations"] = {"summary": alert["summary"], "description": alert["description"]}
         rules.append(rule)
+    read = recordings.needed([rule["expr"] for rule in rules], RECORDINGS)
+    rules = [*({"record": one.name, "expr": one.expr} for one in read), *rules]
     path.write_text(yaml.safe_dump({"groups": [{"name": "events", "rules": rules}]}, sort_keys=False))
 
 

@@ -138,10 +138,10 @@ def test_every_committed_alert_has_a_test_in_which_it_fires_and_one_in_which_it_
 
 def test_annotations_of_committed_event_alerts_say_what_is_wrong_without_an_error(tmp_path: Path) -> None:
     """promtool prints what an alert carries where another was expected."""
-    rules, tests, names = {}, {}, {}
+    rules = {path.name: yaml_text.load(path.read_text()) for path in (GENERATED / "prometheus").glob("*.rules.yaml")}
+    tests, names = {}, {}
     for group in dict.fromkeys(event.group for event in EVENTS):
         document = yaml_text.load((GENERATED / "prometheus" / f"events-{group}_test.yaml").read_text())
-        rules[f"events-{group}.rules.yaml"] = yaml_text.load((GENERATED / "prometheus" / f"events-{group}.rules.yaml").read_text())
         blocks = []
         for event in (event for event in EVENTS if event.group == group):
             block = next(block for block in document["tests"] if block["name"].startswith(f"{event.alert} fires: "))

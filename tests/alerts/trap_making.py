@@ -10,7 +10,7 @@ from typing import Any
 from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import AVAILABILITY, PLACES
-from tachoscope_alerts.compile import event_alerts
+from tachoscope_alerts.compile import event_alerts, recordings
 from tachoscope_alerts.compile.planted_series import PlantedStretch
 from tachoscope_alerts.compile.rules import Rule, groups
 from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO, quoted, recorded
@@ -19,6 +19,7 @@ from tachoscope_alerts.spec.slo import Slo
 
 TIMING = Timing()
 EVENTS = event_alerts.load(REPOSITORY / "alerts" / "events")
+RECORDINGS = recordings.load(REPOSITORY / "alerts" / "recordings.yaml")
 Trap = tuple[dict[str, Any], list[dict[str, Any]]]
 """Rules, and blocks of a test."""
 Traps = dict[str, Callable[[], Trap]]
@@ -89,4 +90,5 @@ def of_event(name: str) -> dict[str, Any]:
 
 def groups_of_events(chosen: list[event_alerts.EventAlert]) -> list[dict[str, Any]]:
     assert chosen, "the alert is not among alerts/events"
-    return event_alerts.groups(chosen, PLACES, TIMING)
+    read = recordings.needed([event.expr for event in chosen], RECORDINGS)
+    return [*recordings.groups(read, TIMING), *event_alerts.groups(chosen, PLACES, TIMING)]

@@ -13,6 +13,8 @@ from tachoscope_alerts.compile.annotations import annotations_of, filled_in
 from tachoscope_alerts.compile.event_alerts import EventAlert, tests_of
 from tachoscope_alerts.compile.event_alerts import labels_of as labels_of_event
 from tachoscope_alerts.compile.planted_series import PlantedSeries, PlantedStretch, labels_of, of_events, of_slices
+from tachoscope_alerts.compile.recordings import GROUP as RECORDINGS
+from tachoscope_alerts.compile.recordings import Recording, needed
 from tachoscope_alerts.compile.rules import HISTORY, SUFFIXES, least_bad, windows_of
 from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO, MOMENTS, SUMS, number, quoted, recorded
 from tachoscope_alerts.spec.burn_rate_windows import HOUR, RAW_LIMIT_SECONDS, Tier, Timing, duration, tiers
@@ -39,8 +41,10 @@ def of_tickets(slos: Sequence[Slo], policy: Policy, timing: Timing, rules_file: 
     return _document(slos, min(_evaluation_interval(slo, timing) for slo in slos), rules_file, blocks)
 
 
-def of_event_alerts(events: Sequence[EventAlert], timing: Timing, rules_file: str) -> Document:
-    """Return the tests of event alerts, as their authors gave them."""
+def of_event_alerts(
+    events: Sequence[EventAlert], timing: Timing, rules_file: str, recordings: Sequence[Recording] = (), recordings_file: str = ""
+) -> Document:
+    """Return the tests of event alerts, as their authors gave them; `recordings`: all there are, and the file of their rules."""
     blocks = []
     for event in events:
         labels = {"alertname": event.alert, "alertstate": "firing", **labels_of_event(event)}
@@ -58,8 +62,11 @@ def of_event_alerts(events: Sequence[EventAlert], timing: Timing, rules_file: st
                 block["alert_rule_test"] = [_expected(event.alert, test["at"], [])]
             blocks.append(block)
     names = [f"events-{name}" for name in dict.fromkeys(event.group for event in events)]
+    files = [rules_file]
+    if needed([event.expr for event in events], recordings):
+        names, files = [RECORDINGS, *names], [recordings_file, *files]
     # Half as often as they will be: faults last for minutes, and there are many tests.
-    return _file(names, 2 * timing.interval, rules_file, blocks)
+    return _file(names, 2 * timing.interval, files, blocks)
 
 
 # --- minutes ------------------------------------------------------------------------------------------------------------------
@@ -217,12 +224,12 @@ def _block(name: str, interval: str, series: list[PlantedSeries]) -> Block:
 
 
 def _document(slos: Sequence[Slo], interval: float, rules_file: str, blocks: list[Block]) -> Document:
-    return _file([f"{slo.name}{suffix}" for slo in slos for suffix in SUFFIXES], interval, rules_file, blocks)
+    return _file([f"{slo.name}{suffix}" for slo in slos for suffix in SUFFIXES], interval, [rules_file], blocks)
 
 
-def _file(groups: list[str], interval: float, rules_file: str, blocks: list[Block]) -> Document:
+def _file(groups: list[str], interval: float, rules_files: list[str], blocks: list[Block]) -> Document:
     # The order is that in which Prometheus would have written what the next group reads.
-    return {"rule_files": [rules_file], "evaluation_interval": duration(interval), "group_eval_order": groups, "tests": blocks}
+    return {"rule_files": rules_files, "evaluation_interval": duration(interval), "group_eval_order": groups, "tests": blocks}
 
 
 def _series(name: str, labels: Mapping[str, str]) -> str:

@@ -1,4 +1,5 @@
-"""Series that rules record for the boards, so that a panel over a whole fleet reads a few hundred series and not a million.
+"""Series that rules record for boards and event alerts, so that a panel over a whole fleet reads a few hundred series and not a
+million, and no two alerts add up the same ones.
 
 Written by hand in `alerts/recordings.yaml`, as `level:metric:operation` (https://prometheus.io/docs/practices/rules/): the level
 says which labels are left.
@@ -7,7 +8,7 @@ says which labels are left.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,21 @@ def groups(recordings: Sequence[Recording], timing: Timing) -> list[Group]:
     """Return their rule group, if there are any; a window has at least the scrapes that a rate needs."""
     rules = [{"record": one.name, "expr": scaled_expression(one.expr, timing)} for one in recordings]
     return [{"name": GROUP, "interval": duration(timing.interval), "rules": rules}] if rules else []
+
+
+def needed(expressions: Iterable[str], recordings: Sequence[Recording]) -> list[Recording]:
+    """Return the recordings that expressions read, and those that these read.
+
+    Raises:
+        TachoscopeError: an expression cannot be read.
+    """
+    wanted = {series.metric for expression in expressions for series, _ in promql.read(promql.parse(expression))}
+    found = []
+    for one in reversed(recordings):  # each reads those before it
+        if one.name in wanted:
+            found.append(one)
+            wanted.update(one.reads)
+    return found[::-1]
 
 
 def values_of(recording: Recording, known: Mapping[str, Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:

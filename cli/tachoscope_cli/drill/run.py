@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tachoscope_alerts import build
-from tachoscope_alerts.compile import alertmanager
+from tachoscope_alerts.compile import alertmanager, recordings
 from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_alerts.compile.event_alerts import EventAlert
+from tachoscope_alerts.compile.recordings import Recording
 from tachoscope_alerts.spec import files, openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.policy import Policy
@@ -145,6 +146,7 @@ class Specs:
     slos: list[Slo]
     events: list[EventAlert]
     policy: Policy
+    recordings: list[Recording] = field(default_factory=list)
 
     def source_of(self, alert: str) -> Slo | EventAlert:
         """Return the objective or event that an alert is of."""
@@ -164,7 +166,7 @@ class Specs:
 
     def write_rules(self, folder: Path, timing: Timing) -> list[Path]:
         """Write the rules of all of it below a folder; return the files that Prometheus reads."""
-        written = build.build(self.slos, self.events, self.policy, timing, folder)
+        written = build.build(self.slos, self.events, self.policy, timing, folder, self.recordings)
         return [path for path in written if path.name.endswith(".rules.yaml")]
 
 
@@ -175,7 +177,8 @@ def shipped() -> Specs:
         TachoscopeError: one cannot be used, or they are not installed.
     """
     slos = openslo.load([files.path_of("slos")])
-    return Specs(slos, events.load(files.path_of("events")), policy.load(files.path_of("policy.yaml")))
+    recorded = recordings.load(files.path_of("recordings.yaml"))
+    return Specs(slos, events.load(files.path_of("events")), policy.load(files.path_of("policy.yaml")), recorded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import PLACES
 from tachoscope_alerts import promql
-from tachoscope_alerts.compile import event_alerts
+from tachoscope_alerts.compile import event_alerts, recordings
 from tachoscope_alerts.compile.event_alerts import EventAlert
 from tachoscope_alerts.compile.planted_series import PlantedStretch, labels_of, of_events, of_slices
 from tachoscope_alerts.compile.rules import groups
@@ -27,6 +27,7 @@ from tachoscope_alerts.spec.slo import Slices, Slo
 TIMING = Timing()
 A, B = {"cluster": "a", "workload_namespace": "x"}, {"cluster": "b", "workload_namespace": "x"}
 OTHER_NAMESPACE = {"cluster": "a", "workload_namespace": "y"}
+RECORDINGS = recordings.load(REPOSITORY / "alerts" / "recordings.yaml")
 PAGES = [event for event in event_alerts.load(REPOSITORY / "alerts" / "events") if event.severity == "page"]
 SLOS = [slo for slo in openslo.load([REPOSITORY / "alerts" / "slos"]) if any(tier.severity == "page" for tier in tiers(slo))]
 HEALTHY = {
@@ -63,10 +64,17 @@ def healthy(event: EventAlert, place: Mapping[str, str]) -> Iterator[dict[str, s
     test = event.tests["fires"]
     who = {label: value for label, value in test["labels"].items() if label in {"training_job", "service", "instance"}}
     scrapes = round(seconds_of(test["at"]) / seconds_of(test["interval"])) + 1
-    for metric in {series.metric for series, _ in promql.read(promql.parse(event.expr))} - {"ALERTS"}:
+    for metric in raw(event):
         for labels, values in HEALTHY[metric]:
             own = {"instance": "n1"} | who | labels | place
             yield {"series": named(metric, own), "values": values.format(n=scrapes, interval=seconds_of(test["interval"]))}
+
+
+def raw(event: EventAlert) -> set[str]:
+    """Return the raw metrics that an alert reads, also by way of what is recorded."""
+    known = {one.name: one for one in RECORDINGS}
+    read = {series.metric for series, _ in promql.read(promql.parse(event.expr))} - {"ALERTS"}
+    return (read | {name for one in recordings.needed([event.expr], RECORDINGS) for name in one.reads}) - known.keys()
 
 
 def told(alert: str, at: str, *places: Mapping[str, str]) -> dict[str, Any]:
@@ -85,7 +93,8 @@ def of_event(event: EventAlert) -> dict[str, Any]:
     twins = (B,) if node else (B, OTHER_NAMESPACE)
     series = [labelled(one, A) for one in test["series"]] + [one for twin in twins for one in healthy(event, twin)]
     asked = told(event.alert, test["at"], {"cluster": "a"} if node else A)
-    return document(event.alert, event_alerts.groups([event], PLACES, TIMING), block(event.alert, test["interval"], series, asked))  # type: ignore[arg-type]
+    made = [*recordings.groups(recordings.needed([event.expr], RECORDINGS), TIMING), *event_alerts.groups([event], PLACES, TIMING)]
+    return document(event.alert, made, block(event.alert, test["interval"], series, asked))  # type: ignore[arg-type]
 
 
 def of_slo(slo: Slo) -> dict[str, Any]:
@@ -104,7 +113,8 @@ def planted(slo: Slo, place: Mapping[str, str], *, bad: bool) -> list[dict[str, 
 
 def document(name: str, made: list[dict[str, Any]], asked: dict[str, Any]) -> dict[str, Any]:
     file = f"{name}.rules"
-    test = {"rule_files": [file], "evaluation_interval": "30s", "tests": [asked]}
+    order = [group["name"] for group in made]
+    test = {"rule_files": [file], "evaluation_interval": "30s", "group_eval_order": order, "tests": [asked]}
     return {"file": file, "rules": {"groups": made}, "test": test}
 
 
@@ -119,9 +129,7 @@ def test_the_same_fault_is_told_of_its_own_cluster_and_namespace_beside_a_health
 
 
 def test_each_page_reads_only_metrics_of_which_this_test_knows_what_healthy_is() -> None:
-    read = {series.metric for event in PAGES for series, _ in promql.read(promql.parse(event.expr))} - {"ALERTS"}
-
-    assert read <= HEALTHY.keys()
+    assert {metric for event in PAGES for metric in raw(event)} <= HEALTHY.keys()
 
 
 def test_no_generated_rule_drops_a_label_of_the_identity() -> None:
