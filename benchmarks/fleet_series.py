@@ -13,6 +13,7 @@ from remote_write import Floats
 from tachoscope_core.metrics import gpu as gpu_metrics
 from tachoscope_core.metrics import serving as serving_metrics
 from tachoscope_core.metrics import training as training_metrics
+from tachoscope_core.metrics import watch as watch_metrics
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.metric import NAMESPACE, Metric
 
@@ -65,6 +66,8 @@ VALUES: dict[tuple[str, str], tuple[str, ...]] = {
 RARE = frozenset({"tachoscope_gpu_xid_errors_total", "tachoscope_gpu_xid_last_seen_seconds", "tachoscope_shard_failures_total"})
 """What only one in a hundred has in a fleet that is well."""
 ABSENT = frozenset({"tachoscope_gpu_health_reason_info", "tachoscope_collector_failing_seconds"})
+OF_THE_WATCH = frozenset({"tachoscope_bottleneck_ratio", *(metric.name for metric in watch_metrics.WATCH_METRICS)})
+"""What one server tells, and not each node."""
 RATES: dict[tuple[str, str], float] = {
     ("tachoscope_job_time_seconds_total", "compute"): 8 * 0.96,
     ("tachoscope_job_time_seconds_total", "communication"): 8 * 0.03,
@@ -108,6 +111,7 @@ GAUGES: dict[str, float] = {
     "tachoscope_agent_spool_free_bytes": 1e11,
     "tachoscope_host_memory_bytes": 1e12,
     "tachoscope_gpu_memory_bytes": 4e10,
+    "tachoscope_gpus_held": 8.0,
 }
 ONES = ("_up", "_active", "_success", "_info", "_synchronised", "tachoscope_gpus")
 """How gauges end that are 1, or the same number throughout, where all is well."""
@@ -143,6 +147,11 @@ class Fleet:
     def entities(self, metric: Metric) -> Iterator[Labels]:
         """Yield the labels of each thing that has this metric, without those of its kinds."""
         wanted = set(metric.labels)
+        if metric.name in OF_THE_WATCH:
+            jobs = range(self.jobs) if "training_job" in wanted else range(1)
+            watch = {"job": "tachoscope-watch", "instance": "watch:9466"}
+            yield from ({**watch, **({"training_job": f"pretrain-{job:04d}"} if "training_job" in wanted else {})} for job in jobs)
+            return
         if "service" in wanted:
             yield from self._services(wanted)
             return

@@ -203,6 +203,12 @@ GPU_WORKLOAD = Metric(
     "1 for each workload that has the GPU, or a share of it; labels that are not known are empty.",
     (*_GPU, "workload_namespace", "workload_pod", "workload_container", "training_job", "rank"),
 )
+GPUS_HELD = Metric(
+    "tachoscope_gpus_held",
+    "gauge",
+    "",
+    "GPUs of the node that any workload has: each once, however many share it or its slices; absent where no workload is known.",
+)
 GPU_DEVICES_UNMAPPED = Metric(
     "tachoscope_gpu_devices_unmapped",
     "gauge",
@@ -282,6 +288,7 @@ GPU_METRICS: tuple[Metric, ...] = (
     GPU_XID_LAST_SEEN,
     GPU_WORKLOAD_MEMORY,
     GPU_WORKLOAD,
+    GPUS_HELD,
     GPU_DEVICES_UNMAPPED,
     POD_RESOURCES_UP,
     GPU_HEALTH,

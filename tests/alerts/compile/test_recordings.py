@@ -129,14 +129,10 @@ def test_nodes_are_recorded_one_by_one_only_where_something_is_wrong_with_them(t
     assert found(tmp_path, series, wanted) == {}
 
 
-def test_a_gpu_counts_once_as_held_however_many_share_it_and_agents_that_do_not_answer_as_down(tmp_path: Path) -> None:
-    held = "tachoscope_gpu_workload_info"
+def test_held_gpus_are_added_up_and_agents_that_do_not_answer_are_down(tmp_path: Path) -> None:
     series = {
-        f'{held}{{instance="n1", gpu="0", uuid="a", mig="", workload_pod="one"}}': "1x30",
-        f'{held}{{instance="n1", gpu="0", uuid="a", mig="", workload_pod="two"}}': "1x30",
-        f'{held}{{instance="n1", gpu="1", uuid="b", mig="1", workload_pod="one"}}': "1x30",
-        f'{held}{{instance="n1", gpu="1", uuid="b", mig="2", workload_pod="one"}}': "1x30",
-        f'{held}{{instance="n2", gpu="0", uuid="c", mig="", workload_pod="one"}}': "1x30",
+        'tachoscope_gpus_held{instance="n1"}': "2x30",
+        'tachoscope_gpus_held{instance="n2"}': "1x30",
         'up{job="tachoscope", instance="n1"}': "1x30",
         'up{job="tachoscope", instance="n2"}': "0x30",
         'up{job="node", instance="n3"}': "0x30",

@@ -45,11 +45,7 @@ SERIES = {
     },
     **{f'tachoscope_gpus{{kind="expected", instance="n{n}", cluster="x"}}': "8x90" for n in range(1, 6)},
     **{f'tachoscope_gpus{{kind="seen", instance="n{n}", cluster="x"}}': f"{8 - (n == 4)}x90" for n in range(1, 6)},
-    **{
-        f'tachoscope_gpu_workload_info{{instance="n{n}", gpu="{gpu}", uuid="{n}-{gpu}", mig="", cluster="x"}}': "1x90"
-        for n, gpus in ((1, 8), (2, 8), (3, 8), (4, 3))
-        for gpu in range(gpus)
-    },
+    **{f'tachoscope_gpus_held{{instance="n{n}", cluster="x"}}': f"{gpus}x90" for n, gpus in ((1, 8), (2, 8), (3, 8), (4, 3))},
     **{
         f'tachoscope_node_health{{state="{state}", instance="n{n}", cluster="x"}}': f"{int(state == is_in)}x90"
         for n, is_in in ((1, "healthy"), (2, "healthy"), (3, "degraded"), (4, "unhealthy"))
@@ -161,7 +157,7 @@ def test_each_panel_has_an_answer_of_all_clusters(tmp_path: Path) -> None:
 
 
 def test_where_no_gpu_is_held_all_are_idle_and_where_there_is_none_nothing_is_said(tmp_path: Path) -> None:
-    free = {key: values for key, values in SERIES.items() if "workload_info" not in key}
+    free = {key: values for key, values in SERIES.items() if "gpus_held" not in key}
     none = {key: values for key, values in free.items() if "tachoscope_gpus" not in key}
 
     assert differs(tmp_path, free, {of("Accelerators by what they do", "C"): {"{}": 39.0}}) == ""

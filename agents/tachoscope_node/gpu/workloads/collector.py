@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tachoscope_core.metrics.gpu import GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
+from tachoscope_core.metrics.gpu import GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, GPUS_HELD, POD_RESOURCES_UP
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_node.collectors.collector import NoDataError, PartialError
@@ -62,7 +62,10 @@ class PodsCollector:
     """
 
     name = "pods"
-    metrics: Final[tuple[Metric, ...]] = (GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, JOB_SM_ACTIVE, POD_RESOURCES_UP, GPU_DEVICES_UNMAPPED)
+    metrics: Final[tuple[Metric, ...]] = (
+        *(GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, GPUS_HELD, JOB_SM_ACTIVE),
+        *(POD_RESOURCES_UP, GPU_DEVICES_UNMAPPED),
+    )
     interval_seconds = INTERVAL_SECONDS
 
     def __init__(
@@ -93,8 +96,8 @@ class PodsCollector:
         grants = self._ask() if self._socket else ()
         owners, unmapped = _owners(grants, Devices([reading.gpu for reading in readings], lambda: minors(self._proc)))
         now, ranks = self._clock(), self._ranks()
-        who, memory = workloads.families(WorkloadSnapshot(readings, owners, self._placements(readings), ranks))
-        found = [who, memory, *self._activity.update(readings, ranks, who, now)]
+        who, *others = workloads.families(WorkloadSnapshot(readings, owners, self._placements(readings), ranks))
+        found = [who, *others, *self._activity.update(readings, ranks, who, now)]
         if not self._socket:
             if not any(family.points for family in found):
                 raise NoDataError  # the kubelet is not asked, and no rank runs on a GPU

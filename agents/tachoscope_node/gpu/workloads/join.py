@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tachoscope_core.metrics.gpu import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
+from tachoscope_core.metrics.gpu import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, GPUS_HELD
 from tachoscope_node.gpu.reading import Gpu, GpuProcess, Reading
 from tachoscope_node.gpu.workloads.cgroup_pods import CgroupPlacement
 from tachoscope_node.gpu.workloads.device_ids import key, uuid_keys
@@ -77,18 +77,21 @@ class WorkloadSnapshot:
 
 
 def families(seen: WorkloadSnapshot) -> list[Family]:
-    """Return who has each GPU and how much of its memory. A value that the driver did not tell has no point."""
+    """Return who has each GPU, how much of its memory, and how many have one. A value that the driver did not tell has no point."""
     join = _Join(seen)
     info: list[Point] = []
     memory: list[Point] = []
+    held: set[int] = set()
     for reading in seen.readings:
         for workload, parts in _limited(join.workloads(reading)).items():
             labels = (*reading.gpu.labels, *workload.labels)
             info.append((labels, 1.0))
+            held.add(reading.gpu.index)
             known = [part for part in parts if part is not None]
             if parts and len(known) == len(parts):
                 memory.append((labels, float(sum(known))))
-    return [Family(GPU_WORKLOAD, info), Family(GPU_WORKLOAD_MEMORY, memory)]
+    count: list[Point] = [((), float(len(held)))] if held else []
+    return [Family(GPU_WORKLOAD, info), Family(GPU_WORKLOAD_MEMORY, memory), Family(GPUS_HELD, count)]
 
 
 class _Join:

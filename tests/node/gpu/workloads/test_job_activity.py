@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import collected
 
-from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_ENERGY, GPU_POWER, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
+from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_ENERGY, GPU_POWER, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, GPUS_HELD
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_node.collectors.collector import NoDataError
 from tachoscope_node.gpu.dcgm.merge import merged
@@ -47,7 +47,7 @@ class Looks:
     def __call__(self, readings: Sequence[Reading], ranks: Sequence[Rank]) -> dict[str, Histogram]:
         """Return the histograms by job as they are after this look."""
         self.now += INTERVAL_SECONDS
-        who, _ = families(WorkloadSnapshot(readings, {}, {}, ranks))
+        who, *_ = families(WorkloadSnapshot(readings, {}, {}, ranks))
         found = self.activity.update(readings, ranks, who, self.now)
         assert all(family.metric is JOB_SM_ACTIVE and family.points for family in found)
         counted: dict[str, Histogram] = {}
@@ -177,7 +177,7 @@ def test_the_collector_without_jobs_or_gpus_has_no_data_as_before_and_with_both_
     with pytest.raises(NoDataError):
         collected(collector)
     ranks.append(rank("llm", 0))
-    assert [family.metric for family in collected(collector)] == [GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, JOB_SM_ACTIVE]
+    assert [family.metric for family in collected(collector)] == [GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, GPUS_HELD, JOB_SM_ACTIVE]
     readings[0] = said(None, 2.0)
     assert [family.metric for family in collected(collector)][:2] == [GPU_WORKLOAD, GPU_WORKLOAD_MEMORY]
     ranks.clear()

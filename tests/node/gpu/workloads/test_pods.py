@@ -14,7 +14,14 @@ from trees import collected, plant, points
 
 from gpu.fake_kubelet import FakeKubelet, kubelet
 from making import envelope
-from tachoscope_core.metrics.gpu import GPU_ACTIVE, GPU_DEVICES_UNMAPPED, GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, POD_RESOURCES_UP
+from tachoscope_core.metrics.gpu import (
+    GPU_ACTIVE,
+    GPU_DEVICES_UNMAPPED,
+    GPU_WORKLOAD,
+    GPU_WORKLOAD_MEMORY,
+    GPUS_HELD,
+    POD_RESOURCES_UP,
+)
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE
 from tachoscope_core.records import records
 from tachoscope_node.collectors.collector import NoDataError, PartialError
@@ -194,7 +201,7 @@ def test_without_a_socket_nobody_is_asked_and_nothing_said_of_it(node: Node) -> 
     alone = PodsCollector(lambda: node.readings, lambda: node.ranks, proc=str(node.proc))
     found = collected(alone)
 
-    assert [family.metric for family in found] == [GPU_WORKLOAD, GPU_WORKLOAD_MEMORY]
+    assert [family.metric for family in found] == [GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, GPUS_HELD]
     assert points(found, GPU_WORKLOAD) == {("1", UUIDS[1], "", "", "", "", "llm", "3"): 1.0}
     assert node.kubelet.calls == 0
 

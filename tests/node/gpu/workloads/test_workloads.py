@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import points
 
-from tachoscope_core.metrics.gpu import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY
+from tachoscope_core.metrics.gpu import GPU_WORKLOAD, GPU_WORKLOAD_MEMORY, GPUS_HELD
 from tachoscope_node.gpu.reading import Gpu, GpuProcess, Reading
 from tachoscope_node.gpu.workloads.cgroup_pods import CgroupPlacement
 from tachoscope_node.gpu.workloads.join import MAX_WORKLOADS, Rank, WorkloadSnapshot, families
@@ -321,3 +321,16 @@ def test_on_any_node_memory_sums_to_what_the_driver_said_and_pods_are_those_that
             assert any(
                 labels[0] == str(number) and labels[2:5] == (owner.namespace, owner.pod, owner.container) for labels in found
             )
+
+
+def test_a_gpu_counts_once_as_held_however_many_share_it_or_its_slices() -> None:
+    pods = {gpu(0): [A, B], slice_of(gpu(1), 1): [A], slice_of(gpu(1), 2): [B]}
+    readings = [reading(gpu(0)), reading(slice_of(gpu(1), 1)), reading(slice_of(gpu(1), 2)), reading(gpu(2))]
+
+    found = families(WorkloadSnapshot(readings, {of.labels: some for of, some in pods.items()}, {}, ()))
+
+    assert points(found, GPUS_HELD) == {(): 2.0}
+
+
+def test_where_no_workload_is_known_nothing_is_said_of_held_gpus() -> None:
+    assert points(families(WorkloadSnapshot([reading(gpu(0))], {}, {}, ())), GPUS_HELD) == {}
