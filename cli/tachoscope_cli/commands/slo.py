@@ -108,7 +108,7 @@ def slo_check(
     shipped = shipped_module.load()
     alone = bool(paths) and not shipped_module.is_whole(slos, shipped)
     alerts, recordings = _events(events, alone=alone), _recordings(alone=alone)
-    known = catalogue_module.catalogue([*slos, *shipped.slos], catalogue or (), recordings)
+    known = catalogue_module.catalogue([*slos, *shipped.slos], catalogue or ())
     around = lint.Surroundings(known, _owners(policy), runbooks or runbook_pages.of_project(), seconds_of(retention), shipped)
     problems = lint.check(slos, alerts, around) + lint.check_recordings(recordings, known)
     folder = generated or Path("alerts/generated")
@@ -201,7 +201,7 @@ def slo_build(
     shipped_module.refuse_orphans(objectives, given, shipped)
     alerts = shipped_module.with_needed(given, objectives, shipped)
     rules = policy_module.load(policy or default("policy.yaml"))
-    known = catalogue_module.catalogue(objectives, catalogue or (), recordings)
+    known = catalogue_module.catalogue(objectives, catalogue or ())  # alerts of one's own may read what ships
     problems = lint.check(objectives, alerts, lint.Surroundings(known, rules.owners, None, float("inf"), shipped))
     problems += lint.check_recordings(recordings, known)
     _end_on_errors(problems)
@@ -316,7 +316,7 @@ def _events(path: Path | None, *, alone: bool) -> list[EventAlert]:
 
 
 def _recordings(*, alone: bool) -> list[Recording]:
-    """Return what is recorded for the boards; specs of one's own are built beside that, and not with it once more."""
+    """Return what is recorded of jobs and the fleet; specs of one's own are built beside that, and not with it once more."""
     from tachoscope_alerts.compile import recordings
 
     return [] if alone else recordings.load(default("recordings.yaml"))

@@ -11,7 +11,7 @@ from test_rule_manifests import refused
 from helpers import REPOSITORY
 from promtool_running import faults, lint
 from tachoscope_alerts.build import HEADER, build
-from tachoscope_alerts.compile.recordings import GROUP, Recording, groups, load
+from tachoscope_alerts.compile.recordings import GROUP, Recording, groups, load, needed
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.lint.label_flow import faults as label_faults
 from tachoscope_alerts.lint.lint import check_recordings
@@ -260,3 +260,23 @@ def test_without_a_file_or_a_list_the_message_says_what_to_write(tmp_path: Path)
 def test_a_recording_of_nothing_is_no_group() -> None:
     assert groups([], Timing()) == []
     assert groups([Recording("a:b:sum", "sum by (c) (d)", frozenset({"c"}), ("d",))], Timing())[0]["name"] == GROUP
+
+
+def test_what_expressions_need_is_what_they_read_and_what_that_reads_in_the_order_of_the_file() -> None:
+    names = [one.name for one in needed(["max(fleet_state:tachoscope_job_time:rate1m) > job:tachoscope_steps:sum"], RECORDINGS)]
+
+    assert names == [
+        "job_state:tachoscope_job_time:rate1m",
+        "fleet_state:tachoscope_job_time:rate1m",
+        "job:tachoscope_steps:sum",
+    ]
+    assert needed(["up == 0"], RECORDINGS) == []
+
+
+def test_a_step_within_ten_minutes_is_in_eight_minutes_of_what_is_recorded_of_two(tmp_path: Path) -> None:
+    steps = "tachoscope_step_seconds_count"
+    series = {f'{steps}{{training_job="a", instance="n1"}}': "7x20 8x80", f'{steps}{{training_job="a", instance="n2"}}': "0x100"}
+    asked = "max_over_time(job:tachoscope_steps:increase2m[8m]) > 0"  # the step is between 5m and 5m15s
+
+    assert found(tmp_path, series, {f"count({asked})": [("{}", 1.0)]}, at="15m") == {}
+    assert found(tmp_path, series, {f"count({asked})": []}, at="15m30s") == {}
