@@ -203,8 +203,8 @@ def main(words: Sequence[str] | None = None) -> None:
         with tempfile.TemporaryDirectory() as folder:
             table += measure(Path(folder), chosen.ranks, hours)
     about = (
-        f"A job of {chosen.ranks} ranks, steps of {STEP_SECONDS:g} s, a segment a rank and 5 minutes; two restarts, three faults, each in "
-        "a twentieth of its time."
+        f"A job of {chosen.ranks} ranks, steps of {STEP_SECONDS:g} s, a segment a rank and 5 minutes. It fails twice, and has "
+        "three faults, each for a twentieth of its time."
     )
     text = f"{about}\n\n" + "\n".join(table)
     sys.stdout.write(text + "\n")
