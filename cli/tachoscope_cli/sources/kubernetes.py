@@ -81,10 +81,10 @@ def _connect() -> Any:
     try:
         settings = client.Configuration()
         if in_cluster:
-            config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+            config.load_incluster_config(client_configuration=settings)
         else:
             # The client itself looks at the variable once, when it is imported.
-            config.load_kube_config(os.environ.get("KUBECONFIG"), client_configuration=settings)  # type: ignore[no-untyped-call]
+            config.load_kube_config(os.environ.get("KUBECONFIG"), client_configuration=settings)
     except config.ConfigException as error:
         raise TachoscopeError(f"no cluster is configured: {error}", fix="set KUBECONFIG, or run in a pod") from None
     settings.retries = 1

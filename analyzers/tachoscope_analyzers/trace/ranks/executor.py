@@ -91,7 +91,7 @@ def _dask_client(address: str) -> Any:
     except ImportError:
         raise TachoscopeError(f"{_DASK}{address} needs Dask", fix="pip install 'tachoscope[dask]'") from None
     try:
-        return Client(f"tcp://{address}", timeout=CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+        return Client(f"tcp://{address}", timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise TachoscopeError(
             f"no Dask scheduler answers at {address}: {error or type(error).__name__}",
