@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,8 @@ Progress = Callable[[int, int], None]
 
 MOST_COLLECTIVES = 1 << 19
 """Of a whole job, some 60 bytes each: more ranks leave fewer collectives each, so that memory stays as it is."""
+LEAST_BYTES_FOR_PROCESSES = 1 << 20
+"""Of all files of a job as they lie on the disk: less is read sooner than further processes have begun."""
 _LEAST_OF_A_RANK = 256
 _SUMMARY_ONLY = SummaryOptions(judged=False)
 
@@ -69,7 +71,8 @@ def read_job(
 
     Args:
         inputs: see `trace_files`. What only stands in a directory and is not a trace is left out, with a row in `quality`.
-        executor: `local`, `dask://host:port`, or any `concurrent.futures.Executor`.
+        executor: `local` (processes of this machine, where the files are large enough), `dask://host:port`, or any
+            `concurrent.futures.Executor`.
         progress: called after each file.
         wanted: what is worked out for each rank; of collectives, at most so many are kept as memory allows.
 
@@ -77,9 +80,18 @@ def read_job(
         TachoscopeError: there is no trace, one that was named cannot be read, or two are of the same rank.
     """
     files, named = trace_files(inputs)
-    with executor_for(executor, len(files)) if isinstance(executor, str) else nullcontext(executor) as chosen:
+    tasks = len(files) if _bytes(files) >= LEAST_BYTES_FOR_PROCESSES else 1
+    with executor_for(executor, tasks) if isinstance(executor, str) else nullcontext(executor) as chosen:
         found, failed = _summaries(files, named, chosen, progress, wanted)
     return job(found, failed)
+
+
+def _bytes(files: Iterable[Path]) -> int:
+    total = 0
+    for path in files:
+        with suppress(OSError):  # which its reader will tell
+            total += path.stat().st_size
+    return total
 
 
 def job(found: list[RankSummary], failed: dict[Path, str] | None = None) -> JobTraces:

@@ -248,7 +248,8 @@ def test_finished_futures_are_dropped_as_their_results_are_merged(folder: Path) 
     assert alive == sorted(alive, reverse=True)
 
 
-def test_local_processes_find_the_same_as_this_one(folder: Path) -> None:
+def test_local_processes_find_the_same_as_this_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tachoscope_analyzers.trace.ranks.job.LEAST_BYTES_FOR_PROCESSES", 0)
     PlantedJob(3, [world(3)], late={1: LATE_NS}).write(folder)
     here, there = read_job([folder], executor=InProcess()), read_job([folder], executor="local")
     for name in ("ranks", "clocks", "collectives", "waits", "stragglers", "dimensions", "quality"):
