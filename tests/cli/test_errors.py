@@ -17,11 +17,11 @@ NAME = "00000000-0000-4000-8000-000000000000-000000.jsonl"
 
 
 def tachoscope(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command; reports are read and shown in this process, all else has one of its own."""
-    if words[0] == "analyze" and not env:
+    """Run the command in this process; with an environment of its own, which may name another driver, in a new one."""
+    if env is None:
         return command(*words)
     return subprocess.run(
-        [sys.executable, "-m", "tachoscope_cli.main", *words], capture_output=True, text=True, env=os.environ | (env or {})
+        [sys.executable, "-m", "tachoscope_cli.main", *words], capture_output=True, text=True, env=os.environ | env
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import command
+from helpers import command, environment
 from processes import agent_process, wait_for
 from spooling import Process
 
@@ -32,16 +32,18 @@ def in_its_own_process(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "tachoscope_cli.main", *words], capture_output=True, text=True, check=False)
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[dict[str, int]]:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
     """Two jobs with a rank 3 each, and a loader worker of each."""
+    folder = tmp_path_factory.mktemp("jobs")
+    environ = environment(folder, RANK="3", WORLD_SIZE="4")
     started, pids = [], {}
     try:
         for job in (RESNET, BERT):
-            told = tmp_path / job
+            told = folder / job
             words = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", job, "--"]
             words += [sys.executable, "-c", TRAINING, str(told)]
-            started.append(subprocess.Popen(words, env=os.environ | {"RANK": "3", "WORLD_SIZE": "4"}))
+            started.append(subprocess.Popen(words, env=environ))
             pids[job] = wait_for(lambda told=told: told.exists() and int(told.read_text() or 0))
         yield pids
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import command
 from tachoscope_cli.commands import drill
 from tachoscope_cli.drill import run as drill_run
 from tachoscope_core.report.taxonomy import BY_SLUG
@@ -90,7 +91,7 @@ def test_each_class_has_a_drill_and_each_drill_breaks_what_an_alert_of_ours_is_a
     assert set(drill.FAULTS) == set(drill_run.DRILLS)
     for one in drill_run.DRILLS.values():
         assert specs.source_of(one.alert).alert == one.alert
-    listed = held("--list").stdout
+    listed = command("drill", "--list").stdout
     assert all(name in listed for name in drill.FAULTS)
 
 
@@ -135,8 +136,9 @@ def test_a_drill_that_is_interrupted_leaves_nothing_running(number: signal.Signa
     assert not list(tmp_path.iterdir())
 
 
-def test_without_prometheus_it_says_which_packages_to_install(tmp_path: Path) -> None:
-    done = held("agent_down", PATH=str(tmp_path))
+def test_without_prometheus_it_says_which_packages_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = command("drill", "agent_down")
 
     assert done.returncode == 2
     assert "apt-get install prometheus" in done.stderr
@@ -145,7 +147,7 @@ def test_without_prometheus_it_says_which_packages_to_install(tmp_path: Path) ->
 
 def test_without_a_class_or_with_another_it_says_which_there_are() -> None:
     for words in ([], ["disk_full"]):
-        done = held(*words)
+        done = command("drill", *words)
         assert done.returncode == 2
         assert done.stderr.startswith("tachoscope: ") and done.stderr.count("\n") == 1
         assert all(name in done.stderr for name in drill.FAULTS)

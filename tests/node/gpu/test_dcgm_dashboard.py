@@ -6,8 +6,6 @@ import contextlib
 import gzip
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 
 from fake_nvml import Driver
 from gpu.fake_kubelet import kubelet
+from helpers import command
 from processes import AgentProcess, agent_process, ask_prometheus, prometheus, wait_for
 
 # Every query of the dashboard: https://grafana.com/grafana/dashboards/12239, whose JSON is
@@ -125,13 +124,10 @@ def _all_of(found: list[Any], number: int) -> list[Any]:
 def test_the_option_of_the_command_line_is_that_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "agent.yaml"
     file.write_text("{state: /var/tmp/tachoscope, gpu: {dcgm_url: 'http://127.0.0.1:9400/metrics'}}")
-    command = [sys.executable, "-m", "tachoscope_cli.main", "agent", "--config", str(file), "--check"]
-    warned = [
-        "WARNING: gpu.dcgm_names beside" in subprocess.run([*command, *more], capture_output=True, text=True, check=True).stdout
-        for more in ([], ["--dcgm-names"])
-    ]
+    without, with_it = (command("agent", "--config", file, "--check", *more) for more in ([], ["--dcgm-names"]))
 
-    assert warned == [False, True]
+    assert (without.returncode, with_it.returncode) == (0, 0)
+    assert ["WARNING: gpu.dcgm_names beside" in done.stdout for done in (without, with_it)] == [False, True]
 
 
 def test_without_the_option_there_is_none_of_these_names_and_with_it_they_are_in_no_store(tmp_path: Path) -> None:
