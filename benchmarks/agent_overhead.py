@@ -30,7 +30,7 @@ TESTS = Path(__file__).parent.parent / "tests"
 sys.path[:0] = [str(TESTS / name) for name in ("generators", "servers", "support", "trainings", "node")]
 
 from processes import AgentProcess, free_port, s3_environment, s3_server, wait_for  # noqa: E402
-from spooling import Process  # noqa: E402
+from spool_writing import Process  # noqa: E402
 from tachoscope_core.records import records  # noqa: E402
 
 STEPS_PER_SECOND = 10

@@ -13,7 +13,7 @@ import pytest
 
 from helpers import command, environment
 from processes import agent_process, wait_for
-from spooling import Process
+from spool_writing import Process
 
 RESNET, BERT = f"resnet-{os.getpid()}", f"bert-{os.getpid()}"
 TRAINING = """

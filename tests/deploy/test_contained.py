@@ -20,7 +20,7 @@ import pytest
 from contained import CAN_CONTAIN, can_run_python, command, run
 from processes import free_port, s3_environment, s3_server, wait_for
 from rendering import CHART, merged, one, profile, render
-from spooling import Process
+from spool_writing import Process
 from tachoscope_core import yaml_text
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store

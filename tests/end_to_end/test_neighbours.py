@@ -32,7 +32,7 @@ import os, sys, uuid
 from pathlib import Path
 sys.path.insert(0, {node_tests!r})
 from checkpointing import save
-from spooling import Process
+from spool_writing import Process
 from tachoscope_core.records import records; from tachoscope_core.storage import spool
 
 def rank(directory, job="resnet", **more):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from spooling import Process
+from spool_writing import Process
 from tachoscope_core.checkpoints.checksums import open_file_checksum
 from tachoscope_core.checkpoints.verification import open_regular
 from tachoscope_core.records import records

@@ -13,7 +13,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from spooling import FakeClock, Process, agent_of
+from spool_writing import Process
+from spooling import FakeClock, agent_of
 from tachoscope_service.metrics.prometheus_text import Exposition
 
 JOB_TICKS = 600

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from spooling import FakeClock, Process, agent_of, assert_once, pass_seconds, stored, value
+from spool_writing import Process
+from spooling import FakeClock, agent_of, assert_once, pass_seconds, stored, value
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.storage import node_status, spool

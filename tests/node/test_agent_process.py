@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from processes import BIN, AgentProcess, agent_process, free_port, s3_environment, s3_server, wait_for
-from spooling import Process, assert_once, stored
+from spool_writing import Process
+from spooling import assert_once, stored
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
 

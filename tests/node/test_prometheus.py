@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from processes import agent_process, ask_prometheus, prometheus, wait_for
-from spooling import Process
+from spool_writing import Process
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.metric import NAMESPACE
 

@@ -12,7 +12,7 @@ import pytest
 
 from checkpointing import flip, save
 from helpers import BIN, REPOSITORY, execute, run_watched
-from spooling import Process
+from spool_writing import Process
 from tachoscope.spool.ship import ship
 from tachoscope_cli.app import call
 from tachoscope_core.errors import TachoscopeError

@@ -15,7 +15,8 @@ import pytest
 
 from checkpointing import flip, save, summed
 from processes import wait_for
-from spooling import FakeClock, Process, agent_of, pass_seconds, value
+from spool_writing import Process
+from spooling import FakeClock, agent_of, pass_seconds, value
 from tachoscope_core.checkpoints.verification import Manifest, ReadBack
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store

@@ -10,7 +10,7 @@ import pytest
 from fake_nvml import Driver
 from gpu.fake_kubelet import kubelet
 from processes import AgentProcess, agent_process, wait_for
-from spooling import Process
+from spool_writing import Process
 from tachoscope_core.records import records
 
 UID = "a9c80282-3f6b-4d5b-84d5-a137a6668011"

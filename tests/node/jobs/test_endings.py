@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from making import envelope
-from spooling import FakeClock, Process, agent_of, pass_seconds
+from spool_writing import Process
+from spooling import FakeClock, agent_of, pass_seconds
 from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.records import records
 from tachoscope_node.agent import Agent

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from making import envelope
-from spooling import FakeClock, Process, agent_of, pass_seconds, value
+from spool_writing import Process
+from spooling import FakeClock, agent_of, pass_seconds, value
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent
@@ -150,7 +151,7 @@ def test_a_hang_is_written_down_and_its_seconds_move_while_it_lasts(tmp_path: Pa
 
 def test_a_real_process_that_is_killed_is_told_before_its_segment_is_old(tmp_path: Path, clock: FakeClock, agent: Agent) -> None:
     script = (
-        "import sys, time; sys.path[:0] = sys.argv[2:]; from pathlib import Path; from spooling import Process; import os;"
+        "import sys, time; sys.path[:0] = sys.argv[2:]; from pathlib import Path; from spool_writing import Process; import os;"
         "p = Process(Path(sys.argv[1])); p.clock = lambda: 1000.0; p.start(os.getpid()); p.step(); print('ready', flush=True);"
         "time.sleep(60)"
     )

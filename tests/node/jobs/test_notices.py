@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from spooling import FakeClock, Process, agent_of, pass_seconds
+from spool_writing import Process
+from spooling import FakeClock, agent_of, pass_seconds
 from tachoscope.preemption.notice_file import Notice
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spooling import FakeClock, Process, agent_of, pass_seconds, value
+from spool_writing import Process
+from spooling import FakeClock, agent_of, pass_seconds, value
 from tachoscope_core.records import records
 from tachoscope_core.storage import shard_quarantine
 from tachoscope_core.storage.shard_quarantine import from_store

@@ -13,7 +13,8 @@ import pytest
 from test_live_services import Written
 
 from serving_making import Server
-from spooling import FakeClock, Process, agent_of, pass_seconds, value
+from spool_writing import Process
+from spooling import FakeClock, agent_of, pass_seconds, value
 from tachoscope_core.metrics.training import ENDS, INTEGRITY_KINDS, STEP_SLOWDOWN
 from tachoscope_core.records import records
 from tachoscope_node.agent import Agent

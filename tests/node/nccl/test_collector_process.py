@@ -9,7 +9,7 @@ from pathlib import Path
 from fake_ras import communicator, fake_ras
 from inspecting import Inspector
 from processes import agent_process, wait_for
-from spooling import Process
+from spool_writing import Process
 from tachoscope_core.records.records import CollectiveDone, decode
 from tachoscope_core.storage.store import Store
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from spooling import FakeClock, Process, agent_of, assert_once, pass_seconds, value
+from spool_writing import Process
+from spooling import FakeClock, agent_of, assert_once, pass_seconds, value
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 from tachoscope_node.spool.segment import Segment

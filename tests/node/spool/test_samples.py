@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spooling import FakeClock, Process, agent_of, pass_seconds
+from spool_writing import Process
+from spooling import FakeClock, agent_of, pass_seconds
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.storage.store import Store

@@ -17,7 +17,8 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from spooling import FakeClock, Process, agent_of, pass_seconds
+from spool_writing import Process
+from spooling import FakeClock, agent_of, pass_seconds
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.training import JOB_ACTIVE
 from tachoscope_core.records import records

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from test_slo_signals import SCRAPE_SECONDS, Scraped
 
-from spooling import FakeClock, Process, agent_of
+from spool_writing import Process
+from spooling import FakeClock, agent_of
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.records import records
 from tachoscope_service.metrics.family import Family
