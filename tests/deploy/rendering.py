@@ -67,14 +67,19 @@ def _fetch(kept: Path) -> None:
 
 def run_helm(*words: str) -> subprocess.CompletedProcess[str]:
     """Run helm with nothing of the user's own configuration."""
-    environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GOGC": "400"}  # see conftest.py
     return subprocess.run([helm(), *words], capture_output=True, text=True, check=False, env=environ)
 
 
 def template(*words: str, values: Document | None = None, version: str = VERSIONS[-1]) -> subprocess.CompletedProcess[str]:
     """Run `helm template`, with values as a document."""
+    return _templated(words, yaml.safe_dump(values or {}), version)
+
+
+@functools.cache  # many tests look at the same documents
+def _templated(words: tuple[str, ...], values: str, version: str) -> subprocess.CompletedProcess[str]:
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        yaml.safe_dump(values or {}, file)
+        file.write(values)
         file.flush()
         place = ("--namespace", "tachoscope", "--kube-version", version, "--values", file.name)
         return run_helm("template", "tachoscope-agent", str(CHART), *place, *words)
