@@ -1,6 +1,7 @@
 """A training of two ranks that saves in many ways, and in its second attempt begins by restoring from all of them.
 
-Run by agents/test_checkpoints.py under `torchrun`, in a folder of its own: first with the argument `save`, then with `restore`.
+Run by probe/checkpoints/test_checkpoints.py in a folder of its own: first with the argument `save`, then with `restore`. It imports
+what both ranks need, then forks them: to import distributed checkpoints takes longer than all that the ranks do.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+import torch.multiprocessing as mp
 from safetensors.torch import load_file, save_file
 
 import tachoscope
@@ -71,9 +73,7 @@ def restore_all(model: torch.nn.Module, rank: int) -> None:
     tachoscope.restored(step=3, reference="own.bin", seconds=0.25)
 
 
-def main() -> None:
-    attempt = sys.argv[1]
-    rank = int(os.environ["RANK"])
+def main(rank: int, attempt: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{Path.cwd()}/rendezvous-{attempt}", rank=rank, world_size=2)
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -90,4 +90,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    mp.start_processes(main, args=(sys.argv[1],), nprocs=2, start_method="fork")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from checkpointing import flip, save
-from helpers import BIN, REPOSITORY, execute, run_watched
+from helpers import BIN, answer, execute, run_watched
 from spool_writing import Process
 from tachoscope.spool.ship import ship
 from tachoscope_cli.app import call
@@ -259,7 +259,9 @@ def test_what_verify_last_names_can_be_restored_after_the_newest_was_damaged(tmp
     assert listed.stdout.count("CORRUPT") == 2
     assert shard.name in listed.stdout
 
-    last = verify(tmp_path, "--job", "job", "--last").stdout.strip()
+    last = execute(
+        tmp_path, str(BIN / "tachoscope"), "verify", "--job", "job", "--last"
+    ).stdout.strip()  # in bytes, past sys.stdout
     assert last == str(work / "step-2")
     state = {"model": {"weight": torch.zeros(64, 64), "bias": torch.zeros(64)}, "step": 0}
     dcp.load(state, checkpoint_id=last, no_dist=True)
@@ -268,4 +270,4 @@ def test_what_verify_last_names_can_be_restored_after_the_newest_was_damaged(tmp
 
 
 def verify(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return execute(tmp_path, str(BIN / "tachoscope"), "verify", *words, PYTHONPATH=str(REPOSITORY), COLUMNS="200")
+    return answer(tmp_path, "verify", *words, COLUMNS="200")

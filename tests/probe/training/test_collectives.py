@@ -76,7 +76,7 @@ def main(rank):
     dist.barrier()
 
 if __name__ == "__main__":
-    mp.spawn(main, nprocs=3)
+    mp.start_processes(main, nprocs=3, start_method="fork")  # which import nothing again
 """
 
 
