@@ -259,9 +259,7 @@ def test_what_verify_last_names_can_be_restored_after_the_newest_was_damaged(tmp
     assert listed.stdout.count("CORRUPT") == 2
     assert shard.name in listed.stdout
 
-    last = execute(
-        tmp_path, str(BIN / "tachoscope"), "verify", "--job", "job", "--last"
-    ).stdout.strip()  # in bytes, past sys.stdout
+    last = execute(tmp_path, str(BIN / "tachoscope"), "verify", "--job", "job", "--last").stdout.strip()  # bytes
     assert last == str(work / "step-2")
     state = {"model": {"weight": torch.zeros(64, 64), "bias": torch.zeros(64)}, "step": 0}
     dcp.load(state, checkpoint_id=last, no_dist=True)
