@@ -254,6 +254,7 @@ def test_importing_the_probe_imports_nothing_of_serving(tmp_path: Path) -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.waits
 def test_the_windows_of_an_engine_join_and_idle_ones_are_written_together(tmp_path: Path) -> None:
     service = tachoscope.service("engines")
     began = time.monotonic()
