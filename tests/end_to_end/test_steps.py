@@ -278,7 +278,7 @@ if __name__ == "__main__":
 )
 
 
-@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.bar), "fork"])
+@pytest.mark.parametrize("method", ["spawn", pytest.param("fork", marks=pytest.mark.bar)])  # test_collectives.py forks its ranks
 def test_ranks_that_the_script_starts_itself_are_told_apart(tmp_path: Path, method: str) -> None:
     done = run_watched(tmp_path, sys.executable, script(tmp_path, RANKS), method, str(tmp_path / "rendezvous"))
     job = records_of(tmp_path)
