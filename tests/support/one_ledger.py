@@ -7,6 +7,7 @@ import numpy as np
 from tachoscope_analyzers.attempts.attribution import blocks
 from tachoscope_analyzers.attempts.processes import Clock, processes
 from tachoscope_analyzers.ledger.states import by_step
+from tachoscope_analyzers.records.life_records import of_job
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import aligned
 
@@ -17,7 +18,7 @@ def of_report(job: JobRecords) -> dict[str, float]:
 
 def of_life(job: JobRecords) -> dict[str, float]:
     judged, found = aligned(job).numbers, dict.fromkeys(of_report(job), 0.0)
-    for block in blocks(processes(job, Clock(job))):
+    for block in blocks(processes(of_job(job), Clock(job))):
         rows = np.isin(block.numbers, judged)
         for state in found:
             found[state] += float(block.states[state][rows].sum())

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.attempts.processes import RankProcess
 from tachoscope_analyzers.ledger.states import STATE_OF_CAUSE
+from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_analyzers.records.steps import columns, split_steps
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.catalogue import UNEXPLAINED
@@ -25,14 +26,16 @@ class Block:
     """Some consecutive steps of an attempt: K of them, R processes.
 
     Attributes:
-        numbers: within the processes, shape (K,). rows: place of each in its process's steps, shape (K, R), -1 where it has none.
-        wall: seconds of each step, shape (K, R); 0 where a rank has no record of it.
+        numbers: within the processes, shape (K,). present: which steps each process recorded, shape (K, R).
+        wall, begins, ends: seconds of each step, and when it began and ended, shape (K, R); 0 where a rank has no record of it.
         states: seconds by state, each of shape (K, R); they sum to `wall`.
     """
 
     numbers: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int64]
+    present: npt.NDArray[np.bool_]
     wall: Matrix
+    begins: Matrix
+    ends: Matrix
     states: dict[str, Matrix]
 
     @property
@@ -49,8 +52,8 @@ def blocks(processes: Sequence[RankProcess]) -> Iterator[Block]:
     known = [process for process in processes if process.steps]
     if not known:
         return
-    last = max(int(process.numbers[-1]) for process in known)
-    first = min(int(process.numbers[0]) for process in known)
+    last = max(process.last_step for process in known)
+    first = min(process.first_step for process in known)
     size = max(BLOCK_CELLS // len(processes), 500)
     for begin in range(first, last + 1, size):
         block = _block(processes, begin, begin + size)
@@ -59,49 +62,67 @@ def blocks(processes: Sequence[RankProcess]) -> Iterator[Block]:
 
 
 def _block(processes: Sequence[RankProcess], begin: int, end: int) -> Block:
-    slices = [slice(*np.searchsorted(process.numbers, (begin, end))) for process in processes]
-    numbers = np.unique(np.concatenate([process.numbers[part] for process, part in zip(processes, slices, strict=True)]))
+    found = processes[0].life.steps.between([process.writer for process in processes], begin, end)
+    tables = [found.get(process.writer, StepTable()) for process in processes]
+    numbers = np.unique(np.concatenate([table.column("step") for table in tables]))
     shape = (len(numbers), len(processes))
     rows = np.full(shape, -1, dtype=np.int64)
-    for column, (process, part) in enumerate(zip(processes, slices, strict=True)):
-        rows[np.searchsorted(numbers, process.numbers[part]), column] = np.arange(part.start, part.stop)
-    block = Block(numbers, rows, np.zeros(shape), {state: np.zeros(shape) for state in STATES})
-    complete = np.asarray((rows >= 0).all(axis=1), dtype=np.bool_)
+    wall, begins, ends = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    for column, (process, table) in enumerate(zip(processes, tables, strict=True)):
+        steps = np.searchsorted(numbers, table.column("step"))
+        rows[steps, column] = np.arange(len(table))
+        wall[steps, column], ends[steps, column] = table.column("wall_seconds"), process.clock.step_ends(process.writer, table)
+        begins[steps, column] = ends[steps, column] - wall[steps, column]
+    present = np.asarray(rows >= 0)
+    block = Block(numbers, present, wall, begins, ends, {state: np.zeros(shape) for state in STATES})
+    complete = np.asarray(present.all(axis=1), dtype=np.bool_)
     world = max(process.world_size for process in processes)
+    filling = _Filling(block, processes, tables, rows, together=world > 1)
     if processes[0].device == "cpu":
         for column in range(shape[1]):
-            _fill(block, processes, rows[:, column] >= 0, [column], together=world > 1)
+            filling.fill(present[:, column], [column])
     else:  # on accelerators, waiting is what other ranks did not need
-        _fill(block, processes, complete, list(range(shape[1])), together=world > 1)
+        filling.fill(complete, list(range(shape[1])))
         for column in range(shape[1]):
-            _fill(block, processes, ~complete & (rows[:, column] >= 0), [column], together=world > 1)
+            filling.fill(~complete & present[:, column], [column])
     if len(processes) >= world:
         _split_waiting(block, complete)
     return block
 
 
-def _fill(
-    block: Block, processes: Sequence[RankProcess], which: npt.NDArray[np.bool_], ranks: list[int], *, together: bool
-) -> None:
-    """Attribute the chosen steps of the chosen processes, all of which have them; their waiting is `communication`."""
-    steps = np.flatnonzero(which)
-    if not len(steps):
-        return
-    tables = [columns(processes[column].table.take(block.rows[steps, column])) for column in ranks]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Filling:
+    """Attributes the steps of a block.
 
-    def column_of(name: str) -> Matrix:
-        return np.stack([table[name] for table in tables], axis=1).astype(float)
+    Attributes:
+        rows: place of each step in its process's table, shape (K, R). together: there are other ranks to wait for.
+    """
 
-    wall = column_of("wall_seconds")
-    starts, beats = [processes[column].started for column in ranks], [processes[column].beats for column in ranks]
-    split = split_steps(column_of, starts, beats, device=processes[ranks[0]].device, together=together)
-    where = np.ix_(steps, np.array(ranks))
-    block.wall[where] = wall
-    for cause, seconds in split.own.items():
-        block.states[STATE_OF_CAUSE[cause]][where] += seconds
-    block.states["communication"][where] += split.waiting
-    # Phases sum to the step to the nanosecond, device times over many steps only.
-    block.states[UNEXPLAINED][where] += wall - sum(split.own.values()) - split.waiting
+    block: Block
+    processes: Sequence[RankProcess]
+    tables: Sequence[StepTable]
+    rows: npt.NDArray[np.int64]
+    together: bool
+
+    def fill(self, which: npt.NDArray[np.bool_], ranks: list[int]) -> None:
+        """Attribute the chosen steps of the chosen processes, all of which have them; their waiting is `communication`."""
+        steps = np.flatnonzero(which)
+        if not len(steps):
+            return
+        tables = [columns(self.tables[column].take(self.rows[steps, column])) for column in ranks]
+
+        def column_of(name: str) -> Matrix:
+            return np.stack([table[name] for table in tables], axis=1).astype(float)
+
+        block, processes = self.block, [self.processes[column] for column in ranks]
+        starts, beats = [process.started for process in processes], [process.heartbeats for process in processes]
+        split = split_steps(column_of, starts, beats, device=processes[0].device, together=self.together)
+        where = np.ix_(steps, np.array(ranks))
+        for cause, seconds in split.own.items():
+            block.states[STATE_OF_CAUSE[cause]][where] += seconds
+        block.states["communication"][where] += split.waiting
+        # Phases sum to the step to the nanosecond, device times over many steps only.
+        block.states[UNEXPLAINED][where] += block.wall[where] - sum(split.own.values()) - split.waiting
 
 
 def _split_waiting(block: Block, complete: npt.NDArray[np.bool_]) -> None:

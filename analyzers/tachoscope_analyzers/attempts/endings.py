@@ -155,27 +155,27 @@ def final_hang(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -
     if any(at_work(process, since, process.end) for process in run.processes):
         return None
     named = next(((p, row) for row in said for p in run.processes if row.failed_writer and p.writer == row.failed_writer), None)
-    stopped = [p for p in run.processes if not p.alive_through(since, until, gap_seconds=hangs.heartbeat_gap_seconds(p))]
+    stopped = [p for p in run.processes if not hangs.is_alive(p, p.last_heard, since, until)]
     behind = min(run.processes, key=lambda p: p.finished_at(since))
     if named is not None:
         process, row = named
-        return hangs.Hang(since, until, process, row.why or "so says who watched")
+        return _final(since, until, process, row.why or "so says who watched")
     if len(stopped) == 1 and len(run.processes) > 1:
-        return hangs.Hang(since, until, stopped[0], "its heartbeats ceased")
+        return _final(since, until, stopped[0], "its heartbeats ceased")
     if behind.finished_at(since) < max(p.finished_at(since) for p in run.processes):
-        return hangs.Hang(since, until, behind, "it is a step behind the others")
-    return hangs.Hang(
-        since, until, run.processes[0] if len(run.processes) == 1 else None, "which rank is stuck cannot be determined"
-    )
+        return _final(since, until, behind, "it is a step behind the others")
+    return _final(since, until, run.processes[0] if len(run.processes) == 1 else None, "which rank is stuck cannot be determined")
+
+
+def _final(since: float, until: float, process: RankProcess | None, why: str) -> hangs.Hang:
+    where = process.last_heard.line_of_code(since, until) if process is not None else ""
+    return hangs.Hang(since, until, process, why, where)
 
 
 def at_work(process: RankProcess, start: float, end: float) -> str:
-    """Return the phase by which a process's heartbeats explain a time without a finished step; empty: they do not."""
-    if not process.beats:
-        return ""
-    gap = hangs.heartbeat_gap_seconds(process)
-    within = [beat for beat, time in zip(process.beats, process.beat_times, strict=True) if start < time <= end]
-    if not within or not process.alive_through(start, end, gap_seconds=gap):
+    """Return the phase by which a process's heartbeats explain a time since its last step; empty: they do not."""
+    within = process.last_heard.during(start, end)
+    if not within or not hangs.is_alive(process, process.last_heard, start, end):
         return ""
     working = [beat.phase for beat in within if beat.phase in WORKING_PHASES]
     return working[-1] if len(working) * 2 > len(within) else ""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tachoscope_analyzers.attempts.attribution import Block
-from tachoscope_analyzers.attempts.processes import RankProcess
+from tachoscope_analyzers.attempts.processes import HeardProcess, RankProcess, heard
+from tachoscope_analyzers.records.life_records import LifeRecords
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.jobs.hang_rule import LEAST_SECONDS_IN_HINDSIGHT, limit_seconds
 
@@ -34,12 +35,18 @@ class HangThreshold:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A time without a finished step, since the last finished one. `process`: the one that is stuck; None: cannot be determined."""
+    """A time without a finished step, since the last finished one.
+
+    Attributes:
+        process: the one that is stuck; None: cannot be determined.
+        where: the line of code at which it was seen most; empty: at none.
+    """
 
     since: float
     until: float
     process: RankProcess | None
     why: str
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +58,15 @@ class HangEvidence:
     why: str = ""
 
 
-def normal_of(processes: Sequence[RankProcess]) -> HangThreshold:
+def normal_of(life: LifeRecords, processes: Sequence[RankProcess]) -> HangThreshold:
     """Return how long a step of the processes takes."""
-    walls = [process.ends - process.begins for process in processes if process.steps]
-    return HangThreshold(float(np.median(np.concatenate(walls))) if walls else None)
+    return HangThreshold(life.steps.median_seconds({process.writer for process in processes}))
 
 
-def heartbeat_gap_seconds(process: RankProcess) -> float:
-    """Return the gap between heartbeats from which on a process stands still."""
-    windows = [beat.window_seconds for beat in process.beats if beat.window_seconds > 0]
-    return _HEARTBEAT_GAPS * (float(np.median(windows)) if windows else LEAST_SECONDS_IN_HINDSIGHT)
+def is_alive(process: RankProcess, heard: HeardProcess, start: float, end: float) -> bool:
+    """Return whether a process's heartbeats went on from `start` to `end`. One that sends none is taken for alive."""
+    gap = _HEARTBEAT_GAPS * (process.usual_window or LEAST_SECONDS_IN_HINDSIGHT)
+    return not process.heartbeats or heard.goes_on(start, end, gap_seconds=gap)
 
 
 def subtract_hangs(
@@ -78,21 +84,41 @@ def subtract_hangs(
     if normal.step_seconds is None:
         return taken, []
     hangs = []
-    for step in np.flatnonzero(block.wall.max(axis=1) > normal.hang_seconds):
-        found = _in_step(block, int(step), processes, normal, said)
+    long = np.flatnonzero(block.wall.max(axis=1) > normal.hang_seconds).tolist()
+    seen = _heard(block, long, processes)
+    for step in long:
+        found = _in_step(block, step, processes, seen, normal, said)
         if found is not None:
             excess, hang = found
             hangs.append(hang)
-            _move(block, int(step), excess, taken)
+            _move(block, step, excess, taken)
     return taken, hangs
 
 
+def _heard(block: Block, steps: Sequence[int], processes: Sequence[RankProcess]) -> list[HeardProcess]:
+    """Return what each process's heartbeats say of some steps of a block, from when the first rank began one to its last end."""
+    if not steps:
+        return []
+    life, clock = processes[0].life, processes[0].clock
+    begins = np.where(block.present, block.begins, np.inf).min(axis=1)
+    ends = np.where(block.present, block.ends, -np.inf).max(axis=1)
+    times = [(float(begins[step]), float(ends[step])) for step in steps]
+    windows = {p.writer: [(clock.monotonic_ns(p.writer, a), clock.monotonic_ns(p.writer, b)) for a, b in times] for p in processes}
+    found = heard(life, clock, windows)
+    return [found.get(process.writer, HeardProcess([], [])) for process in processes]
+
+
 def _in_step(
-    block: Block, step: int, processes: Sequence[RankProcess], normal: HangThreshold, said: Sequence[HangEvidence]
+    block: Block,
+    step: int,
+    processes: Sequence[RankProcess],
+    seen: Sequence[HeardProcess],
+    normal: HangThreshold,
+    said: Sequence[HangEvidence],
 ) -> tuple[float, Hang] | None:
-    present = [column for column in range(len(processes)) if block.rows[step, column] >= 0]
-    spans = {column: _span(block, step, column, processes) for column in present}
-    alive = {c: processes[c].alive_through(*spans[c], gap_seconds=heartbeat_gap_seconds(processes[c])) for c in present}
+    present = np.flatnonzero(block.present[step]).tolist()
+    spans = {column: (float(block.begins[step, column]), float(block.ends[step, column])) for column in present}
+    alive = {c: is_alive(processes[c], seen[c], *spans[c]) for c in present}
     explained = max((sum(block.states[name][step, c] for name in _EXPLAINED) for c in present if alive[c]), default=0.0)
     explained = max(explained - (normal.step_seconds or 0.0), 0.0)  # what is usual of it is in the usual step
     wall = max(block.wall[step, c] for c in present)
@@ -109,15 +135,13 @@ def _in_step(
         return None
     named = next((c for c in present if told is not None and processes[c].writer == told.writer), None)
     if told is not None and named is not None:
-        return excess, Hang(since, until, processes[named], told.why or "so says who watched")
+        where = seen[named].line_of_code(since, until)
+        return excess, Hang(since, until, processes[named], told.why or "so says who watched", where)
     why = "its heartbeats ceased" if stopped else "the others waited for it"
     culprit = stopped[0] if len(stopped) == 1 else _least_waiting(block, step, present)
-    return excess, Hang(since, until, None if culprit is None else processes[culprit], why)
-
-
-def _span(block: Block, step: int, column: int, processes: Sequence[RankProcess]) -> tuple[float, float]:
-    process, row = processes[column], block.rows[step, column]
-    return float(process.begins[row]), float(process.ends[row])
+    if culprit is None:
+        return excess, Hang(since, until, None, why)
+    return excess, Hang(since, until, processes[culprit], why, seen[culprit].line_of_code(since, until))
 
 
 def _least_waiting(block: Block, step: int, present: list[int]) -> int | None:

@@ -13,6 +13,7 @@ from tachoscope_analyzers.attempts.hangs import normal_of
 from tachoscope_analyzers.attempts.processes import Clock, processes
 from tachoscope_analyzers.attempts.step_numbering import Run, runs
 from tachoscope_analyzers.records.facts import facts, steps_of_writers
+from tachoscope_analyzers.records.life_records import of_job
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.records.records import LAUNCHER_RANK
@@ -33,13 +34,13 @@ def notes(job: JobRecords, attempt: int | None = None) -> list[QualityNote]:
 def _of_life(job: JobRecords, attempt: int) -> list[QualityNote]:
     """Note how an attempt failed, and with which others it ran at once, by the rules that the report on the whole life has."""
     few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
-    clock = Clock(few)
-    found = processes(few, clock)
+    clock, life = Clock(few), of_job(few)
+    found = processes(life, clock)
     attempts = runs(found, clock)
     mine = [run for run in attempts if run.attempt == attempt]
     if not mine:
         return []
-    normal, now = normal_of(found), time.time()
+    normal, now = normal_of(life, found), time.time()
     attempts[-1] = with_hang_until(attempts[-1], few, clock, normal, now)
     run = attempts[-1] if mine[-1].attempt == attempts[-1].attempt else mine[-1]
     launch, last = launch_of(run, attempts, job_allocations(few, attempts, clock, (), now), clock)
@@ -71,8 +72,7 @@ def _how(end: AttemptEnding, command: str) -> str:
         return f"the command failed: {end.reason}"
     own = end.process.ended.reason if end.process.ended is not None else ""
     seen = end.process.failed.reason if end.process.failed is not None else "killed"
-    last = int(end.process.numbers[-1]) if end.process.steps else 0
-    return job_notes.crash(end.process.rank, last, own or seen, command)
+    return job_notes.crash(end.process.rank, end.process.last_step, own or seen, command)
 
 
 def at_once(runs: Sequence[Run], clock: Clock, attempt: int | None = None) -> list[QualityNote]:

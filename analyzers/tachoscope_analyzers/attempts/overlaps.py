@@ -14,7 +14,8 @@ from tachoscope_analyzers.attempts.processes import Clock, RankProcess
 
 def first_sign(process: RankProcess) -> float:
     """Return when a process did the first thing that is known of it, or ended."""
-    return float(min([*process.begins[:1], *(start for start, _ in process.restores), process.end]))
+    first = [] if process.first_begin is None else [process.first_begin]
+    return min([*first, *(start for start, _ in process.restores), process.end])
 
 
 def overlap(one: Sequence[RankProcess], other: Sequence[RankProcess], clock: Clock) -> Interval | None:

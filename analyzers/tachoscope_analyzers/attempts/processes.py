@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from tachoscope_analyzers.attempts.maintenance import Array, Interval, merged
+from tachoscope_analyzers.records.life_heartbeats import SeenBeat, Windows
+from tachoscope_analyzers.records.life_records import LifeRecords
 from tachoscope_analyzers.records.load import CLOCKS_AGREE_SECONDS, JobRecords
 from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.records import records
@@ -47,10 +48,19 @@ class Clock:
 
     def unix_seconds(self, row: records.Record) -> float:
         """Return when a record was written."""
-        anchor = self._anchors.get(row.writer)
-        if anchor is None:
+        if row.writer not in self._anchors:
             return row.time - self.origin
-        return (anchor[0] - self.origin) + (row.monotonic_ns - anchor[1]) / 1e9
+        return self.of_process(row.writer, row.monotonic_ns)
+
+    def of_process(self, writer: str, monotonic_ns: int) -> float:
+        """Return a time of the monotonic clock of a process that said its start or has steps."""
+        anchor = self._anchors[writer]
+        return (anchor[0] - self.origin) + (monotonic_ns - anchor[1]) / 1e9
+
+    def monotonic_ns(self, writer: str, seconds: float) -> float:
+        """Return a time of this axis by the monotonic clock of a process that said its start or has steps."""
+        anchor = self._anchors[writer]
+        return anchor[1] + (seconds - (anchor[0] - self.origin)) * 1e9
 
     def step_ends(self, writer: str, steps: StepTable) -> Array:
         """Return when the steps of a writer ended, shape (K,)."""
@@ -81,9 +91,12 @@ class RankProcess:
         generation: of the processes that say they are this rank in this attempt, in order of their starts, from 0.
         start: when the operating system started it; where that is not known, the first thing known of it.
         rendezvous_seconds: None: not measured.
-        table: its steps in order. numbers, begins, ends: of them, shape (K,).
+        steps: how many it recorded. first_step, last_step: numbers of the first and the last of them; 0 without any.
+        first_begin: when its first step began; last_step_end: when it finished its last one. None without any.
         restores: disjoint intervals of reading checkpoints. restored: their records.
-        beats: times, phases and windows of its heartbeats.
+        heartbeats: what its heartbeats say together, as one; empty: it sent none. usual_window: of them, in seconds; None: not
+            known. last_heard: those since its last step.
+        life, clock: where its steps and further heartbeats are read from.
         end: when it was gone, or the last thing known of it. last: the last thing that it wrote.
     """
 
@@ -99,29 +112,23 @@ class RankProcess:
     device_name: str
     start: float
     rendezvous_seconds: float | None
-    table: StepTable
-    numbers: npt.NDArray[np.int64]
-    begins: Array
-    ends: Array
+    steps: int
+    first_step: int
+    last_step: int
+    first_begin: float | None
+    last_step_end: float | None
     restores: list[Interval]
     restored: list[records.CheckpointRestored]
     saves: list[records.CheckpointSaved]
-    beats: list[records.Heartbeat]
-    beat_times: list[float]
+    heartbeats: list[records.Heartbeat]
+    usual_window: float | None
+    last_heard: HeardProcess
+    life: LifeRecords
+    clock: Clock
     last: float
     end: float
     ended: records.JobEnded | None
     failed: records.WorkerFailed | None
-
-    @property
-    def steps(self) -> int:
-        """How many steps it recorded."""
-        return len(self.table)
-
-    @property
-    def last_step_end(self) -> float | None:
-        """When it finished its last step; None without any."""
-        return float(self.ends[-1]) if len(self.ends) else None
 
     @property
     def left_in_order(self) -> bool:
@@ -130,31 +137,68 @@ class RankProcess:
 
     def finished_at(self, time: float) -> int:
         """Return the number of the last step that it had finished at a time; 0: none."""
-        before = int(np.searchsorted(self.ends, time, side="right"))
-        return int(self.numbers[before - 1]) if before else 0
+        if self.last_step_end is None or time >= self.last_step_end:
+            return self.last_step
+        steps = self.life.steps.about(self.writer, self.clock.monotonic_ns(self.writer, time))
+        before = int(np.searchsorted(self.clock.step_ends(self.writer, steps), time, side="right"))
+        return int(steps.column("step")[before - 1]) if before else 0
 
-    def alive_through(self, start: float, end: float, *, gap_seconds: float) -> bool:
-        """Return whether its heartbeats went on, with no gap longer than that. A process without any is taken for alive."""
-        if not self.beats:
-            return True
-        first, last = bisect_right(self.beat_times, start), bisect_right(self.beat_times, end)
-        edges = [start, *self.beat_times[first:last], end]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeardProcess:
+    """What heartbeats of some times say of a process that sends any, in order. times: of the heartbeats, shape (N,)."""
+
+    beats: list[SeenBeat]
+    times: list[float]
+
+    def during(self, start: float, end: float) -> list[SeenBeat]:
+        """Return the heartbeats that were sent after `start` and not after `end`."""
+        return self.beats[bisect_right(self.times, start) : bisect_right(self.times, end)]
+
+    def goes_on(self, start: float, end: float, *, gap_seconds: float) -> bool:
+        """Return whether they go on from `start` to `end`, with no gap longer than that."""
+        first, last = bisect_right(self.times, start), bisect_right(self.times, end)
+        edges = [start, *self.times[first:last], end]
         return max(b - a for a, b in pairwise(edges)) <= gap_seconds
 
+    def line_of_code(self, start: float, end: float) -> str:
+        """Return the line of code at which the process was seen most between two times; empty: at none."""
+        where: Counter[str] = Counter()
+        for time, beat in zip(self.times, self.beats, strict=True):
+            if time > start and time - beat.window_seconds < end:
+                for lines in beat.where.values():
+                    where.update(lines)
+        return where.most_common(1)[0][0] if where else ""
 
-def processes(job: JobRecords, clock: Clock) -> list[RankProcess]:
+
+def heard(life: LifeRecords, clock: Clock, windows: Windows) -> dict[str, HeardProcess]:
+    """Return what heartbeats say of processes in some times, by writer. windows: see `LifeHeartbeats.within`."""
+    return {
+        writer: HeardProcess(beats, [clock.of_process(writer, beat.monotonic_ns) for beat in beats])
+        for writer, beats in life.heartbeats.within(windows).items()
+    }
+
+
+def processes(life: LifeRecords, clock: Clock) -> list[RankProcess]:
     """Return the processes of ranks, in order of attempt, generation and rank."""
-    steps = job.steps.by_writer()
+    job = life.job
+    steps = {
+        writer: own.take(np.argsort(own.column("monotonic_ns"), kind="stable")) for writer, own in job.steps.by_writer().items()
+    }
     restores, saves = _by_writer(job.restores), _by_writer(job.checkpoints)
-    beats, ends = _by_writer(job.heartbeats), _by_writer(job.ends)
+    together, ends = life.heartbeats.together(), _by_writer(job.ends)
     failures = {row.failed_writer: row for row in sorted(job.failures, key=lambda row: -(row.gone_time or row.time))}
+    starts = [start for start in job.starts if start.rank != records.LAUNCHER_RANK]
+    since = {start.writer: steps[start.writer].column("monotonic_ns")[-1] if start.writer in steps else -np.inf for start in starts}
+    last_heard = heard(life, clock, {writer: [(float(last), np.inf)] for writer, last in since.items()})
     found = []
-    for start in job.starts:
-        if start.rank == records.LAUNCHER_RANK:
-            continue
-        parts = [each.pop(start.writer, []) for each in (restores, saves, beats, ends)]
+    for start in starts:
+        beats = [together.pop(start.writer)] if start.writer in together else []
+        parts = [each.pop(start.writer, []) for each in (restores, saves, ends)]
         own = steps.pop(start.writer, StepTable())
-        found.append(_process(start, own, parts, failures.get(start.writer), clock))
+        silent = HeardProcess([], [])
+        seen = last_heard.get(start.writer, silent) if beats else silent
+        found.append(_process(start, own, [*parts, [*beats]], failures.get(start.writer), seen, life, clock))
     return _in_generations(_apart(found))
 
 
@@ -163,12 +207,15 @@ def _process(
     steps: StepTable,
     parts: list[list[records.Record]],
     failed: records.WorkerFailed | None,
+    last_heard: HeardProcess,
+    life: LifeRecords,
     clock: Clock,
 ) -> RankProcess:
-    steps = steps.take(np.argsort(steps.column("monotonic_ns"), kind="stable"))
+    """Return a process. steps: its first and last ones at least, in order. parts: its restores, saves, ends and heartbeats."""
     restored: list[records.CheckpointRestored] = parts[0]  # type: ignore[assignment]
-    beats: list[records.Heartbeat] = sorted(parts[2], key=lambda row: row.monotonic_ns)  # type: ignore[arg-type]
-    ended: list[records.JobEnded] = parts[3]  # type: ignore[assignment]
+    ended: list[records.JobEnded] = parts[2]  # type: ignore[assignment]
+    heartbeats: list[records.Heartbeat] = parts[3]  # type: ignore[assignment]
+    numbers = steps.column("step").tolist()
     ends = clock.step_ends(start.writer, steps)
     begins = ends - steps.column("wall_seconds")
     restores = merged((clock.unix_seconds(row) - row.blocking_seconds, clock.unix_seconds(row)) for row in restored)
@@ -190,15 +237,19 @@ def _process(
         device_name=start.device_name,
         start=float(min(process_time, first)),
         rendezvous_seconds=start.rendezvous_seconds or None,
-        table=steps,
-        numbers=steps.column("step"),
-        begins=begins,
-        ends=ends,
+        steps=life.steps.counts.get(start.writer, 0) if numbers else 0,
+        first_step=numbers[0] if numbers else 0,
+        last_step=numbers[-1] if numbers else 0,
+        first_begin=float(begins[0]) if numbers else None,
+        last_step_end=float(ends[-1]) if numbers else None,
         restores=restores,
         restored=restored,
         saves=sorted(parts[1], key=lambda row: row.monotonic_ns),  # type: ignore[arg-type]
-        beats=beats,
-        beat_times=[clock.unix_seconds(row) for row in beats],
+        heartbeats=heartbeats,
+        usual_window=life.heartbeats.usual_window(start.writer),
+        last_heard=last_heard,
+        life=life,
+        clock=clock,
         last=float(last),
         end=float(max(last, gone)),
         ended=ended[-1] if ended else None,

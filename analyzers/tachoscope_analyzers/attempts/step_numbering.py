@@ -60,7 +60,7 @@ class Run:
     @property
     def own_steps(self) -> int:
         """The highest number of a step within its processes."""
-        return max((int(process.numbers.max()) for process in self.processes if process.steps), default=0)
+        return max((process.last_step for process in self.processes), default=0)
 
     def ran_with(self, other: Run) -> bool:
         """Return whether two attempts ran at once: then neither goes on from where the other ended."""
@@ -72,12 +72,18 @@ class Run:
         offset = np.array([piece[1] - piece[0] for piece in self.pieces])
         return np.asarray(own + offset[np.maximum(np.searchsorted(after, own, side="left") - 1, 0)])
 
+    def reached(self, own_steps: int) -> int:
+        """Return the highest of the job's numbers that the first `own_steps` steps within its processes have; 0: it has none."""
+        lasts = [min(after, own_steps) for after, _ in self.pieces[1:]] + [own_steps]
+        found = [last for (after, _), last in zip(self.pieces, lasts, strict=True) if last > after]
+        return int(self.numbers(np.array(found)).max(initial=0)) if found else 0
+
     def redone(self, own: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Say which steps had been done before: by an earlier attempt, or in this one before it went back to a checkpoint."""
         numbers = self.numbers(own)
         before = np.full(len(own), self.done_before)
         for (_, _), (after, _) in zip(self.pieces, self.pieces[1:], strict=False):
-            reached = int(self.numbers(np.arange(1, after + 1)).max(initial=0))
+            reached = self.reached(after)
             before = np.where(own > after, np.maximum(before, reached), before)
         return np.asarray(numbers <= before)
 
@@ -110,8 +116,7 @@ def runs(found: Sequence[RankProcess], clock: Clock, completed: Collection[tuple
             # Where it went back later, to a step of its own.
             pieces = [(0, base), *((after, step + base if step <= after else step) for after, step in pieces[1:])]
         run = Run(key[0], key[1], members, tuple(pieces), highest, highest, checkpoint, guessed, is_new_run, beside)
-        own = np.arange(1, run.own_steps + 1)
-        done.append(replace(run, highest=max(highest, int(run.numbers(own).max(initial=0)))))
+        done.append(replace(run, highest=max(highest, run.reached(run.own_steps))))
     return done
 
 

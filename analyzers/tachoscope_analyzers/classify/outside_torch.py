@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tachoscope_analyzers.classify.input_pipeline import LOADER_WORKERS
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.life_steps import LifeSteps
 from tachoscope_analyzers.records.step_table import DEVICE_COLUMNS
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_core.records.records import COMPUTING_PHASES
@@ -34,10 +34,10 @@ def computing_measured(steps: Steps) -> bool:
     return torch_trains(steps) or any(seconds.any() for seconds in (steps.own["compute"], steps.forward, steps.optimizer))
 
 
-def goodput_measured(job: JobRecords) -> bool:
+def goodput_measured(steps: LifeSteps) -> bool:
     """Return whether it is known how long any step of the job computed, in a job that has steps."""
     computing = [f"{phase}_seconds" for phase in COMPUTING_PHASES]
-    return not job.steps or any(job.steps.has(name) for name in (*computing, *DEVICE_COLUMNS))
+    return not steps.counts or not steps.parts.isdisjoint((*computing, *DEVICE_COLUMNS))
 
 
 def missing(steps: Steps) -> dict[str, str]:

@@ -109,7 +109,7 @@ def costs(job: JobRecords, runs: Sequence[Run], clock: Clock) -> job_life.Checkp
 
 def _first_gaps(runs: Sequence[Run], found: Sequence[CheckpointSave]) -> list[float]:
     """Return the seconds from the first step of an attempt to its save: all there is where no attempt saved twice."""
-    begins = {run.attempt: min((float(p.begins[0]) for p in run.processes if p.steps), default=None) for run in runs}
+    begins = {run.attempt: min((p.first_begin for p in run.processes if p.first_begin is not None), default=None) for run in runs}
     gaps = [one.at - begin for one in found if (begin := begins.get(one.attempt)) is not None and one.own_step]
     return [gap for gap in gaps if gap > 0]
 

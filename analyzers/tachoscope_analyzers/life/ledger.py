@@ -14,14 +14,17 @@ from tachoscope_analyzers.attempts.allocations import HeldTime
 from tachoscope_analyzers.attempts.attribution import Block, blocks
 from tachoscope_analyzers.attempts.endings import AttemptEnding, at_work
 from tachoscope_analyzers.attempts.hangs import HangEvidence, HangThreshold
-from tachoscope_analyzers.attempts.maintenance import Array, NetTime, clipped
+from tachoscope_analyzers.attempts.maintenance import NetTime, clipped
 from tachoscope_analyzers.attempts.processes import RankProcess
 from tachoscope_analyzers.attempts.step_numbering import Run
+from tachoscope_analyzers.records.life_records import Progress
 from tachoscope_analyzers.stats.arrays import Matrix
+from tachoscope_analyzers.stats.distribution import Distribution
 from tachoscope_core.metrics.catalogue import UNEXPLAINED
 
 States = defaultdict[str, float]
 """Seconds by state."""
+_NUMBERS_AT_ONCE = 1_000_000
 Mask = npt.NDArray[np.bool_]
 
 
@@ -39,10 +42,12 @@ class RunBooks:
         redone_seconds, tail_seconds: rank-seconds of steps done again, and of the step that was under way when it failed.
         hung_seconds: rank-seconds of hangs. hangs: those that passed by themselves.
         redone_until: when the last of the steps done before was done again; None: none was. first_new: end of the first new one.
-        new_seconds: net seconds of each new step on its slowest rank, by block. redone_steps, new_steps: counts.
+        new_seconds: net seconds of each new step on its slowest rank, of this attempt and those before.
+        redone_steps, new_steps: counts.
     """
 
     run: Run
+    new_seconds: Distribution
     by_process: dict[str, States] = field(default_factory=dict)
     redone_seconds: float = 0.0
     tail_seconds: float = 0.0
@@ -51,23 +56,35 @@ class RunBooks:
     redone_until: float | None = None
     first_new: float | None = None
     first_begin: float | None = None
-    new_seconds: list[Array] = field(default_factory=list)
     redone_steps: int = 0
     new_steps: int = 0
 
 
-def books_of(run: Run, ending: AttemptEnding, normal: HangThreshold, net: NetTime, said: Sequence[HangEvidence]) -> RunBooks:
+def books_of(
+    run: Run,
+    ending: AttemptEnding,
+    normal: HangThreshold,
+    net: NetTime,
+    said: Sequence[HangEvidence],
+    new_seconds: Distribution,
+    progress: Progress,
+) -> RunBooks:
     """Return the books of one attempt.
 
     Args:
-        said: what watchers saw of hangs.
+        said: what watchers saw of hangs. new_seconds: takes what `RunBooks` has of it. progress: is told which part of the
+            attempt's steps was attributed, 0 to 1.
     """
-    books = RunBooks(run, {process.writer: defaultdict(float) for process in run.processes})
-    own = np.arange(1, run.own_steps + 1)
-    books.redone_steps = int(run.redone(own).sum())
-    books.new_steps = len(own) - books.redone_steps
+    books = RunBooks(run, new_seconds, {process.writer: defaultdict(float) for process in run.processes})
+    for first in range(1, run.own_steps + 1, _NUMBERS_AT_ONCE):
+        own = np.arange(first, min(first + _NUMBERS_AT_ONCE, run.own_steps + 1))
+        books.redone_steps += int(run.redone(own).sum())
+    books.new_steps = run.own_steps - books.redone_steps
+    done = 0
     for block in blocks(run.processes):
         _book_block(books, block, normal, net, said)
+        done += int(block.present.sum())
+        progress(done / max(sum(process.steps for process in run.processes), 1))
     for process in run.processes:
         _book_around_steps(books, process, ending, normal, net)
     return books
@@ -78,13 +95,10 @@ def _book_block(books: RunBooks, block: Block, normal: HangThreshold, net: NetTi
     hung, found = hangs.subtract_hangs(block, run.processes, normal, said)
     books.hangs += found
     redone = run.redone(block.numbers)
-    begins, ends, restored = np.zeros_like(block.wall), np.zeros_like(block.wall), np.zeros_like(block.wall)
+    restored = np.zeros_like(block.wall)
     for column, process in enumerate(run.processes):
-        present = block.rows[:, column] >= 0
-        rows = block.rows[present, column]
-        begins[present, column], ends[present, column] = process.begins[rows], process.ends[rows]
         _take_restores(block, process, column, restored)
-    lengths = net(ends) - net(begins)
+    lengths = net(block.ends) - net(block.begins)
     scale = np.divide(lengths, block.wall, out=np.zeros_like(lengths), where=block.wall > 0)
     again = np.zeros_like(block.wall)
     for values in block.states.values():
@@ -100,30 +114,27 @@ def _book_block(books: RunBooks, block: Block, normal: HangThreshold, net: NetTi
         _add(books.by_process[process.writer], {name: float(values[column]) for name, values in sums.items()})
     books.redone_seconds += float(sums["lost_work"].sum())
     books.hung_seconds += float(sums["hung"].sum())
-    _remember(books, block, redone, begins, ends, lengths)
+    _remember(books, block, redone, lengths)
 
 
-def _remember(books: RunBooks, block: Block, redone: Mask, begins: Matrix, ends: Matrix, lengths: Matrix) -> None:
-    present = block.rows >= 0
+def _remember(books: RunBooks, block: Block, redone: Mask, lengths: Matrix) -> None:
     if books.first_begin is None:
-        books.first_begin = float(begins[0][present[0]].min())
+        books.first_begin = float(block.begins[0][block.present[0]].min())
     if redone.any():
-        books.redone_until = float(ends[redone].max())
+        books.redone_until = float(block.ends[redone].max())
     if not redone.all():
         if books.first_new is None:
-            books.first_new = float(ends[np.flatnonzero(~redone)[0]].max())
-        books.new_seconds.append(lengths[~redone].max(axis=1))
+            books.first_new = float(block.ends[np.flatnonzero(~redone)[0]].max())
+        books.new_seconds.add(lengths[~redone].max(axis=1))
 
 
 def _take_restores(block: Block, process: RankProcess, column: int, restored: Matrix) -> None:
     """Take the seconds in which a process read a checkpoint within a step out of that step's states."""
+    begins, ends = block.begins[:, column], block.ends[:, column]
     for start, end in process.restores:
-        first, last = np.searchsorted(process.ends, start, side="right"), np.searchsorted(process.begins, end, side="left")
-        for row in range(int(first), int(last)):
-            overlap = min(end, process.ends[row]) - max(start, process.begins[row])
-            step = np.flatnonzero(block.rows[:, column] == row)
-            if overlap > 0 and len(step):
-                restored[step[0], column] += _subtract(block, int(step[0]), column, float(overlap))
+        for step in np.flatnonzero(block.present[:, column] & (ends > start) & (begins < end)).tolist():
+            overlap = min(end, float(ends[step])) - max(start, float(begins[step]))
+            restored[step, column] += _subtract(block, step, column, overlap)
 
 
 def _subtract(block: Block, step: int, column: int, seconds: float) -> float:
@@ -138,7 +149,7 @@ def _subtract(block: Block, step: int, column: int, seconds: float) -> float:
 def _book_around_steps(books: RunBooks, process: RankProcess, ending: AttemptEnding, normal: HangThreshold, net: NetTime) -> None:
     """Book what lies before, between and after the steps of a process; what nothing explains is `unexplained`."""
     states = books.by_process[process.writer]
-    first = float(process.begins[0]) if process.steps else process.end
+    first = process.end if process.first_begin is None else process.first_begin
     reading = sum(net.length(*one) for one in clipped(process.restores, process.start, first))
     states["restore"] += reading
     states["initialisation"] += net.length(process.start, first) - reading
@@ -173,7 +184,7 @@ def _tail(process: RankProcess, last: float, ending: AttemptEnding, normal: Hang
     phase = at_work(process, last, process.end)
     if process.left_in_order or not (ending.failed or ending.lasts):
         # A save counts in the step after the one that it is of: of the last one there is no such step.
-        saving = min(sum(row.blocking_seconds for row in process.saves if row.step >= process.numbers[-1]), rest)
+        saving = min(sum(row.blocking_seconds for row in process.saves if row.step >= process.last_step), rest)
         tail["checkpoint"] += saving
         tail[phase or UNEXPLAINED] += rest - saving
         return tail

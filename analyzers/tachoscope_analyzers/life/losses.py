@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -94,7 +93,7 @@ def hang(books: Sequence[RunBooks], endings: Sequence[AttemptEnding], clock: Clo
             level="critical",
             action=f"{_hang(now, clock).signal} ({now.why}): {_LOOK}",
             cause="now",
-            where=_where(now, clock),
+            where=now.where,
         )
     return Loss(
         "hang",
@@ -111,19 +110,8 @@ def _hang(one: Hang, clock: Clock) -> Evidence:
     process = one.process
     who = "a rank that cannot be determined" if process is None else f"rank {process.rank} on {process.host}"
     since = datetime.fromtimestamp(clock.unix(one.since), UTC).isoformat(timespec="seconds")
-    where = _where(one, clock)
-    line = f", at {where}" if where else ""
+    line = f", at {one.where}" if one.where else ""
     return Evidence(signal=f"{who} was stuck since {since}{line}", value=one.until - one.since, unit="seconds", source=one.why)
-
-
-def _where(one: Hang, clock: Clock) -> str:
-    """Return the line of code at which the stuck process was seen most; empty: at none."""
-    where: Counter[str] = Counter()
-    for beat in one.process.beats if one.process is not None else ():
-        if clock.unix_seconds(beat) > one.since and clock.unix_seconds(beat) - beat.window_seconds < one.until:
-            for lines in beat.where.values():
-                where.update(lines)
-    return where.most_common(1)[0][0] if where else ""
 
 
 def _count(signal: str, value: int) -> Evidence:

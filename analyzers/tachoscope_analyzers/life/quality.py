@@ -120,7 +120,7 @@ def _clocks(runs: Sequence[Run]) -> list[QualityNote]:
         if before.ran_with(after):
             continue
         hosts = {process.host for process in (*before.processes, *after.processes)}
-        first = min((float(process.begins[0]) for process in after.processes if process.steps), default=None)
+        first = min((process.first_begin for process in after.processes if process.first_begin is not None), default=None)
         last = max((process.last_step_end for process in before.processes if process.last_step_end is not None), default=None)
         if first is not None and last is not None and len(hosts) > 1:
             worst = max(worst, last - first)

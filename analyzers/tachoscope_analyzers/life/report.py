@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,6 @@ from tachoscope_analyzers.attempts.step_numbering import Run, runs
 from tachoscope_analyzers.checkpoint_policy import advisor
 from tachoscope_analyzers.classify import outside_torch
 from tachoscope_analyzers.data.prices import Price, cost
-from tachoscope_analyzers.findings.make import step_seconds
 from tachoscope_analyzers.findings.missing_signals import missing_signals
 from tachoscope_analyzers.job.report import unread
 from tachoscope_analyzers.life import checkpoint_costs as saves
@@ -29,13 +28,15 @@ from tachoscope_analyzers.life import losses, recoveries, suspects
 from tachoscope_analyzers.life import phases as course
 from tachoscope_analyzers.life.ledger import RunBooks, States, Waterfall, books_of, total
 from tachoscope_analyzers.life.quality import notes
+from tachoscope_analyzers.records.life_records import LifeRecords, Progress, of_job
 from tachoscope_analyzers.records.lineage import in_quarantine, lineage, review
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.schedulers.common.allocation import Allocation
+from tachoscope_analyzers.stats.distribution import Distribution
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.catalogue import TRAINING_STATES
 from tachoscope_core.report.job_life import NOBODYS, Advice, Attempt, CheckpointCosts, Cost, Life, Recovery, Suspect
-from tachoscope_core.report.report import Finding, Ledger, NotMeasured, Report, Window
+from tachoscope_core.report.report import Finding, Ledger, NotMeasured, Report, StepSeconds, Window
 from tachoscope_core.report.taxonomy import BY_SLUG
 
 _OF_ONE_ATTEMPT = "judged for one attempt: tachoscope analyze"
@@ -43,13 +44,14 @@ _OF_ONE_ATTEMPT = "judged for one attempt: tachoscope analyze"
 
 @dataclass(frozen=True, slots=True)
 class LifeParts:
-    """What was made out of a job's records, for the parts of its report."""
+    """What was made out of a job's records, for the parts of its report. new_seconds: see `RunBooks`, of all attempts."""
 
     job: JobRecords
     clock: Clock
     runs: list[Run]
     endings: list[AttemptEnding]
     books: list[RunBooks]
+    new_seconds: Distribution
     held: JobAllocations
     total: Waterfall
     normal: HangThreshold
@@ -58,12 +60,13 @@ class LifeParts:
 
 
 def analyze_life(
-    job: JobRecords,
+    recorded: JobRecords | LifeRecords,
     *,
     allocations: Sequence[Allocation] = (),
     maintenance: Sequence[Interval] = (),
     prices: Sequence[Price] = (),
     now: float | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Judge a job over all its attempts.
 
@@ -74,20 +77,24 @@ def analyze_life(
         maintenance: intervals in Unix seconds that count for nothing.
         prices: of an hour of each device.
         now: Unix seconds, up to which what still runs is counted; default: the clock's.
+        progress: is told which part of the steps was attributed, 0 to 1.
 
     Raises:
         TachoscopeError: nobody recorded a start of the job.
     """
+    records = recorded if isinstance(recorded, LifeRecords) else of_job(recorded)
+    job = records.job
     if not job.starts:
         raise TachoscopeError(
             f"job {job.job!r} has {job.source.records} records but no start of a process", fix="tachoscope store ls"
         )
-    story = _story(job, allocations, maintenance, time.time() if now is None else now)
+    story = _story(records, allocations, maintenance, time.time() if now is None else now, progress or (lambda _: None))
     allocated, states = story.total.allocated_seconds, dict(story.total.states)
     queued = _queued(story.held, story.clock, maintenance)
     if queued:
         states["queued"] = queued
-    walls = np.concatenate([part for book in story.books for part in book.new_seconds] or [np.zeros(1)])
+    walls = story.new_seconds
+    p50, p95, p99 = walls.quantiles([0.5, 0.95, 0.99])
     new_steps = sum(book.new_steps for book in story.books)
     ledger = Ledger(
         unit="rank",
@@ -97,15 +104,15 @@ def analyze_life(
     held_from = min((grant.start for grant in story.held.grants), default=0.0)
     held_to = max((grant.end for grant in story.held.grants), default=0.0)
     faults = story.costs.faults if story.costs is not None else None
-    advice = _advice(story, float(walls.mean()))
+    advice = _advice(story, walls.mean)
     return Report(
         job=job.job,
         window=Window(start=story.clock.unix(held_from), end=story.clock.unix(held_to), steps=new_steps),
         ranks=_ranks(story),
         sources=[job.source, *([job.gpus.source] if job.gpus.source else [])],
-        step_seconds=step_seconds(walls),
+        step_seconds=StepSeconds(mean=walls.mean, p50=p50, p95=p95, p99=p99),
         ledgers=[ledger],
-        goodput=states.get("compute", 0.0) / allocated if allocated > 0 and outside_torch.goodput_measured(job) else None,
+        goodput=states.get("compute", 0.0) / allocated if allocated > 0 and outside_torch.goodput_measured(records.steps) else None,
         findings=_findings(story, new_steps, advice),
         not_measured=_not_measured(story),
         quality=[*odd_jobs.notes(job), *unread(job), *notes(job, story.runs, story.held, story.total, story.clock)],
@@ -132,11 +139,14 @@ def _life(story: LifeParts, prices: Sequence[Price], queued: float | None, new_s
     )
 
 
-def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequence[Interval], now: float) -> LifeParts:
+def _story(
+    life: LifeRecords, allocations: Sequence[Allocation], maintenance: Sequence[Interval], now: float, progress: Progress
+) -> LifeParts:
+    job = life.job
     clock = Clock(job)
-    found = processes(job, clock)
+    found = processes(life, clock)
     attempts = runs(found, clock)
-    normal = normal_of(found)
+    normal = normal_of(life, found)
     if attempts:
         attempts[-1] = with_hang_until(attempts[-1], job, clock, normal, now)
         found = [process for run in attempts for process in run.processes]
@@ -150,7 +160,11 @@ def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequ
     # How an attempt ended does not hang on the numbers of its steps, but these hang on that.
     completed = {run.key for run, end in zip(attempts, endings, strict=True) if end.kind == "completed"}
     attempts = runs(found, clock, completed)
-    books = [books_of(run, end, normal, net, said) for run, end in zip(attempts, endings, strict=True)]
+    new_seconds = Distribution()
+    books = [
+        books_of(run, end, normal, net, said, new_seconds, told)
+        for run, end, told in zip(attempts, endings, _parts_of(attempts, progress), strict=True)
+    ]
     by_process: dict[str, States] = {}
     for book in books:
         by_process |= book.by_process
@@ -160,12 +174,22 @@ def _story(job: JobRecords, allocations: Sequence[Allocation], maintenance: Sequ
         runs=attempts,
         endings=endings,
         books=books,
+        new_seconds=new_seconds,
         held=held,
         total=total(held.grants, by_process, net),
         normal=normal,
         recoveries=recoveries.recoveries(books, endings, clock),
         costs=saves.costs(job, attempts, clock),
     )
+
+
+def _parts_of(attempts: Sequence[Run], progress: Progress) -> Iterator[Progress]:
+    """Yield for each attempt what is to be told which part of its steps was attributed."""
+    counts = [sum(process.steps for process in run.processes) for run in attempts]
+    every, done = max(sum(counts), 1), 0
+    for count in counts:
+        yield lambda part, before=done, more=count: progress((before + part * more) / every)  # type: ignore[misc]
+        done += count
 
 
 def _queued(held: JobAllocations, clock: Clock, maintenance: Sequence[Interval]) -> float | None:

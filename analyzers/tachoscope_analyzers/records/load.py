@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tachoscope_analyzers.records import gpu_samples, step_parquet
+from tachoscope_analyzers.records import gpu_samples
+from tachoscope_analyzers.records.compacted_part import CompactedPart
 from tachoscope_analyzers.records.plausible_steps import plausible_steps
 from tachoscope_analyzers.records.step_table import StepTable, StepTableBuilder
 from tachoscope_core.errors import TachoscopeError
@@ -22,7 +23,7 @@ from tachoscope_core.records import records
 from tachoscope_core.redaction import redact
 from tachoscope_core.report.report import JudgedInterval, QualityNote, Source
 from tachoscope_core.storage import shard_quarantine, spool
-from tachoscope_core.storage.compacted import CompactedSet, compacted_sets, segments_left
+from tachoscope_core.storage.compacted import compacted_sets, segments_left
 from tachoscope_core.storage.recent_segments import RecentSegments
 from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment
 
@@ -125,7 +126,8 @@ def _from_store(
         segments = _ends(segments)
     elif start is not None:
         firsts, segments = _written_since(segments, start)
-    parts = [_Part(store, one, start, end, last_only=ends_only, missing=missing) for one in sets]
+    last = CLOCKS_AGREE_SECONDS if ends_only else None
+    parts = [CompactedPart(store, one, start, end, last_seconds=last, missing=missing) for one in sets]
     found = _of_objects(store, segments, job, firsts, parts)
     if ends_only:
         return replace(found, partial=len(segments) < every or bool(sets))
@@ -133,7 +135,7 @@ def _from_store(
     hosts |= {writer.writer: writer.host for one in sets for writer in one.holds.writers}
     return replace(
         found,
-        released=_released(store, job) if found.quarantined else {},
+        released=released_shards(store, job) if found.quarantined else {},
         gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts),
     )
 
@@ -154,52 +156,6 @@ def _written_since(segments: Sequence[StoredSegment], start: float) -> tuple[lis
     return [segment for segment in _ends(segments) if segment not in recent], since
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A compacted set, and which of its measurements to read: those of a window, or only the last ones."""
-
-    store: Store
-    set: CompactedSet
-    start: float | None = None
-    end: float | None = None
-    last_only: bool = False
-    missing: type[TachoscopeError] = GoneObjectError
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines of records that describe their writer, then those of measurements other than steps."""
-        for path in self.set.line_paths:
-            try:
-                yield self.store.read_lines(path)
-            except GoneObjectError as error:
-                raise self.missing(str(error)) from None
-        if self.set.holds.measured and self._wanted:
-            with self._opened(self.set.measured_path) as file:
-                since = self.set.holds.end - CLOCKS_AGREE_SECONDS if self.last_only else self.start
-                yield from step_parquet.read_lines(file, start=since, end=self.end)
-
-    def steps(self) -> Iterator[StepTable]:
-        """Yield tables of steps."""
-        if self.set.holds.steps and self._wanted:
-            with self._opened(self.set.steps_path) as file:
-                since = self.set.holds.steps_end - CLOCKS_AGREE_SECONDS if self.last_only else self.start
-                yield from step_parquet.read_steps(file, start=since, end=self.end)
-
-    @property
-    def _wanted(self) -> bool:
-        holds = self.set.holds
-        return (self.start is None or holds.end >= self.start) and (self.end is None or holds.begin <= self.end)
-
-    @contextlib.contextmanager
-    def _opened(self, path: str) -> Iterator[Any]:
-        try:
-            with self.store.files.open(path, "rb") as file:
-                yield file
-        except FileNotFoundError:
-            raise self.missing(f"{path} in store {self.store.url} is not there any more") from None
-        except (OSError, ValueError) as error:
-            raise BrokenObjectError(f"could not read {path} in store {self.store.url}: {error}") from None
-
-
 def of_segments(store: Store, job: str, segments: RecentSegments, *, since: float) -> JobRecords:
     """Read what objects of a job hold from `since` on, Unix seconds, and who its processes are.
 
@@ -209,7 +165,7 @@ def of_segments(store: Store, job: str, segments: RecentSegments, *, since: floa
     known = {one.writer for one in segments.firsts} | {one.writer for one in segments.recent if one.offset == 0}
     strangers = {one.writer for one in segments.recent} - known
     sets = compacted_sets(store, job) if strangers else []
-    parts = [_Part(store, one, start=since) for one in sets if any(who.writer in strangers for who in one.holds.writers)]
+    parts = [CompactedPart(store, one, start=since) for one in sets if any(who.writer in strangers for who in one.holds.writers)]
     found = _of_objects(store, segments.recent, job, segments.firsts, parts)
     lists: dict[str, Any] = {name: getattr(found, name) for name in _LISTS.values() if name not in ("starts", "services")}
     recent: dict[str, Any] = {name: [row for row in rows if row.time >= since] for name, rows in lists.items()}
@@ -229,7 +185,7 @@ def _of_objects(
     segments: Sequence[StoredSegment],
     job: str,
     firsts: Sequence[StoredSegment] = (),
-    parts: Sequence[_Part] = (),
+    parts: Sequence[CompactedPart] = (),
 ) -> JobRecords:
     """Return the records of a job's objects, without those that cannot be read: one of them must not cost the others.
 
@@ -265,7 +221,8 @@ def _readable(sources: Iterable[Iterator[_Piece]], broken: list[str]) -> Iterato
             broken.append(str(error))
 
 
-def _released(store: Store, job: str) -> dict[str, float]:
+def released_shards(store: Store, job: str) -> dict[str, float]:
+    """Return when a person last took each data shard off the quarantine list, in Unix seconds."""
     with contextlib.suppress(TachoscopeError):  # a list that is broken must not cost the report: the shards stay under review
         return {name: shard.released for name, shard in shard_quarantine.from_store(store, job).items() if shard.released}
     return {}
@@ -311,7 +268,7 @@ class _Read:
 def _of_job(chunks: Iterable[bytes], path: str, job: str | None, tables: Iterable[StepTable] = ()) -> JobRecords:
     counts: Counter[str] = Counter()
     by_job: dict[str, _Read] = defaultdict(_Read)
-    for batch in _decode(chunks, counts):
+    for batch in decoded(chunks, counts):
         for name in {row.job for row in batch}:
             by_job[name].add([row for row in batch if row.job == name])
     for table in tables:
@@ -331,6 +288,26 @@ def _of_job(chunks: Iterable[bytes], path: str, job: str | None, tables: Iterabl
     rows = [row for _, row in sorted(read.others.items())]
     every, repeated = read.steps.table().in_order()
     steps = plausible_steps(every)
+    duplicates = repeated + sum(one.duplicates for one in (read, *by_job.values()))
+    source = source_of(path, counts, duplicates=duplicates, implausible=len(every) - len(steps))
+    return assembled(chosen, source, rows, steps)
+
+
+def source_of(path: str, counts: Counter[str], *, duplicates: int, implausible: int) -> Source:
+    """Return what is known of a source by the lines that were read of it. counts: of lines that are no records, see `decoded`."""
+    return Source(
+        path=path,
+        records=0,
+        duplicates=duplicates,
+        cut_lines=counts["cut"],
+        garbage_lines=counts["garbage"],
+        unknown_kinds=counts["unknown_kind"],
+        implausible=implausible,
+    )
+
+
+def assembled(job: str, source: Source, rows: list[records.AnyRecord], steps: StepTable) -> JobRecords:
+    """Return records, each once, as a job in which no two processes are the same rank at once; counts them in `source`."""
     shared = shared_ranks(claims([*rows, *steps.last_of_writers()]))
     if shared:
         rows, steps = _each_its_rank(rows, shared), _steps_of_own_rank(steps, shared)
@@ -338,22 +315,8 @@ def _of_job(chunks: Iterable[bytes], path: str, job: str | None, tables: Iterabl
     for row in rows:
         if isinstance(row, records.Heartbeat | records.JobEnded | records.ServiceEnded):
             dropped[row.writer] = max(row.dropped_total, dropped.get(row.writer, 0))
-    return JobRecords(
-        chosen,
-        Source(
-            path=path,
-            records=len(rows) + len(steps),
-            duplicates=repeated + sum(one.duplicates for one in (read, *by_job.values())),
-            cut_lines=counts["cut"],
-            garbage_lines=counts["garbage"],
-            unknown_kinds=counts["unknown_kind"],
-            implausible=len(every) - len(steps),
-            dropped=sum(dropped.values()),
-        ),
-        **_by_kind(rows),
-        steps=steps,
-        shared=shared,
-    )
+    source = msgspec.structs.replace(source, records=len(rows) + len(steps), dropped=sum(dropped.values()))
+    return JobRecords(job, source, **_by_kind(rows), steps=steps, shared=shared)
 
 
 def of_rows(job: str, rows: Iterable[records.AnyRecord], steps: StepTable) -> JobRecords:
@@ -424,8 +387,12 @@ _BATCH_RECORDS = 10_000
 """Number of records that are decoded before their steps are converted to columns."""
 
 
-def _decode(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[list[records.AnyRecord]]:
-    """Yield the records of the chunks, some at a time."""
+def decoded(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[list[records.AnyRecord]]:
+    """Yield the records of the chunks, some at a time.
+
+    Args:
+        counts: `unknown_kind`, `garbage` and `cut` are increased by the lines that are no records.
+    """
     batch: list[records.AnyRecord] = []
     for chunk in chunks:
         for line in io.BytesIO(chunk):  # not all at once: of a line of two bytes that would take forty

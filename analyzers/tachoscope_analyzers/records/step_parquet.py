@@ -7,7 +7,7 @@ file decide which columns are integers; `exactly_stored` returns which later row
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -91,8 +91,13 @@ class StepWriter:
         return pa.array(values, mask=absent)
 
 
-def read_steps(file: Any, *, start: float | None = None, end: float | None = None) -> Iterator[StepTable]:
+def read_steps(
+    file: Any, *, start: float | None = None, end: float | None = None, groups: Collection[int] | None = None
+) -> Iterator[StepTable]:
     """Yield the steps of a file by row group, skipping row groups outside of a window in Unix seconds.
+
+    Args:
+        groups: numbers of the row groups to read; None: all.
 
     Raises:
         ValueError: it is not such a file.
@@ -104,13 +109,15 @@ def read_steps(file: Any, *, start: float | None = None, end: float | None = Non
         source = pq.ParquetFile(file)
         _check_bounds(source.metadata)
         job = (source.schema_arrow.metadata or {})[_JOB].decode()
-        for number in row_groups_within(source.metadata, start, end):
+        for number in row_groups_within(source.metadata, start, end, groups):
             yield _table(job, source.read_row_group(number))
     except (pa.ArrowException, KeyError, UnicodeDecodeError) as error:
         raise ValueError(f"not a Parquet file of steps ({error})") from None
 
 
-def read_lines(file: Any, *, start: float | None = None, end: float | None = None) -> Iterator[bytes]:
+def read_lines(
+    file: Any, *, start: float | None = None, end: float | None = None, groups: Collection[int] | None = None
+) -> Iterator[bytes]:
     """Yield the JSON lines of a file of measurements by row group; see `read_steps`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -118,7 +125,7 @@ def read_lines(file: Any, *, start: float | None = None, end: float | None = Non
     try:
         source = pq.ParquetFile(file)
         _check_bounds(source.metadata)
-        for number in row_groups_within(source.metadata, start, end):
+        for number in row_groups_within(source.metadata, start, end, groups):
             yield b"".join(source.read_row_group(number, columns=["line"]).column("line").to_pylist())
     except (pa.ArrowException, KeyError) as error:
         raise ValueError(f"not a Parquet file of lines ({error})") from None
@@ -140,11 +147,11 @@ def _check_bounds(metadata: Any) -> None:
                 raise ValueError(f"column {column.path_in_schema} is encoded by a dictionary")
 
 
-def row_groups_within(metadata: Any, start: float | None, end: float | None) -> list[int]:
-    """Return the row groups of a Parquet file that may hold rows of a window, by what it says of its column `time`."""
+def row_groups_within(metadata: Any, start: float | None, end: float | None, groups: Collection[int] | None = None) -> list[int]:
+    """Return the row groups of a Parquet file, of all or of some, that may hold rows of a window, by its statistics of `time`."""
     place = metadata.schema.names.index("time")
     found = []
-    for number in range(metadata.num_row_groups):
+    for number in range(metadata.num_row_groups) if groups is None else sorted(groups):
         times = metadata.row_group(number).column(place).statistics
         outside = (
             times is not None

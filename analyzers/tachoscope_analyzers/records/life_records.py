@@ -1,0 +1,278 @@
+"""Reads the records of a whole life in memory that hardly grows with its length.
+
+Everything but measurements is kept. Of steps and heartbeats an index is, and what all of them say together; they are read again
+where an analysis asks for them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TypeVar
+
+import msgspec
+
+from tachoscope_analyzers.records import gpu_samples
+from tachoscope_analyzers.records.compacted_part import CompactedPart
+from tachoscope_analyzers.records.life_heartbeats import HeartbeatIndex, LifeHeartbeats
+from tachoscope_analyzers.records.life_steps import LifeSteps, StepsInMemory, StoredSteps
+from tachoscope_analyzers.records.load import (
+    JobRecords,
+    assembled,
+    decoded,
+    from_store,
+    released_shards,
+    source_of,
+)
+from tachoscope_analyzers.records.step_table import StepTable, StepTableBuilder
+from tachoscope_core.records import records
+from tachoscope_core.redaction import redact
+from tachoscope_core.storage.compacted import CompactedSet, segments_left
+from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment
+
+Progress = Callable[[float], None]
+"""Is told which part of the records was read, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LifeRecords:
+    """The records of all attempts of a job.
+
+    Attributes:
+        job: of a job that was read whole, all of them. Else all but measurements; the first and last steps of each process, its
+            heartbeats as one, and of its other measurements the last one of each kind.
+    """
+
+    job: JobRecords
+    steps: LifeSteps
+    heartbeats: LifeHeartbeats
+
+
+def of_job(job: JobRecords) -> LifeRecords:
+    """Return the records of a job that was read whole."""
+    by_writer: dict[str, list[records.Heartbeat]] = defaultdict(list)
+    for beat in job.heartbeats:
+        by_writer[beat.writer].append(beat)
+    heartbeats = LifeHeartbeats(lambda windows: (beat for writer in windows for beat in by_writer.get(writer, ())))
+    for beat in job.heartbeats:
+        heartbeats.add(beat)
+    return LifeRecords(job, StepsInMemory(job.steps), heartbeats)
+
+
+def of_store(store: Store, job: str, *, progress: Progress | None = None, skip_gone: bool = False) -> LifeRecords:
+    """Read a job from a store.
+
+    Args:
+        skip_gone: go on without objects that were compacted or removed after they were listed; else that is an error.
+
+    Raises:
+        GoneObjectError: an object was compacted or removed after it was listed. What is returned raises it as well, where it reads.
+        TachoscopeError: the store has no such job, or cannot be read.
+    """
+    segments, _, sets = segments_left(store, job)
+    reading = _Reading(store, job, skip_gone=skip_gone)
+    reading.read(segments, sets, progress or (lambda _: None))
+    if not reading.found_any:
+        return of_job(from_store(store, job))  # which says why
+    return reading.life({segment.writer: segment.host for segment in segments}, sets)
+
+
+_Row = TypeVar("_Row", bound=records.Record)
+_Content = TypeVar("_Content", bytes, StepTable)
+
+_MEASURED_KINDS = (records.Heartbeat, records.CollectiveDone, records.RequestDone, records.EngineWindow)
+"""Beside steps the records that do not describe their writer, and of which there are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """An object of lines by its path, or a row group of a compacted set by its number: one of lines, or `of_steps`."""
+
+    path: str = ""
+    part: CompactedPart | None = None
+    group: int = 0
+    of_steps: bool = False
+
+    def content(self, store: Store) -> bytes:
+        """Return the lines."""
+        return store.read_lines(self.path) if self.part is None else b"".join(self.part.line_groups([self.group]))
+
+
+class _Pieces:
+    """The pieces of a job, by the number that they were read as."""
+
+    def __init__(self, store: Store, job: str) -> None:
+        self._store = store
+        self._job = job
+        self._pieces: list[_Piece] = []
+
+    def add(self, piece: _Piece) -> int:
+        """Return the number of a piece."""
+        self._pieces.append(piece)
+        return len(self._pieces) - 1
+
+    def steps(self, places: Iterable[int]) -> Iterator[tuple[int, StepTable]]:
+        """Yield the steps of some pieces in the order of their numbers, as they were recorded, with the number of the piece."""
+        for part, group in groupby(sorted(places), key=self._part_of_steps):
+            if part is None:
+                for place in group:
+                    builder = StepTableBuilder()
+                    for rows in self._again(place, records.StepDone):
+                        builder.add(rows)
+                    yield place, builder.table()
+            else:  # its row groups have their numbers in the order of the pieces
+                own = list(group)
+                yield from zip(own, part.step_groups([self._pieces[place].group for place in own]), strict=True)
+
+    def heartbeats(self, places: Iterable[int]) -> Iterator[records.Heartbeat]:
+        """Yield the heartbeats of some pieces."""
+        for place in places:
+            for rows in self._again(place, records.Heartbeat):
+                yield from rows
+
+    def _part_of_steps(self, place: int) -> CompactedPart | None:
+        piece = self._pieces[place]
+        return piece.part if piece.of_steps else None
+
+    def _again(self, place: int, kind: type[_Row]) -> Iterator[list[_Row]]:
+        """Yield the records of one kind, some at a time, without decoding what is of another kind for sure."""
+        content, own = self._pieces[place].content(self._store), f'{{"kind":"{kind.__name__}"'.encode()
+        lines = b"".join(line for line in io.BytesIO(content) if line.startswith(own) or not line.startswith(b'{"kind":"'))
+        for batch in decoded([lines], Counter()):
+            yield [row for row in batch if isinstance(row, kind) and row.job == self._job]
+
+
+class _SeenSeqs:
+    """Which records were read already: a bit for each number of a process."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, int], int] = {}
+
+    def is_new(self, row: records.Record) -> bool:
+        key, bit = (row.writer, row.seq >> 10), 1 << (row.seq & 1023)
+        seen = self._seen.get(key, 0)
+        self._seen[key] = seen | bit
+        return not seen & bit
+
+
+class _Reading:
+    """Takes the objects of a job one after the other."""
+
+    def __init__(self, store: Store, job: str, *, skip_gone: bool) -> None:
+        self._store, self._job, self._skip_gone = store, job, skip_gone
+        self._pieces = _Pieces(store, job)
+        self._steps = StoredSteps(self._pieces)
+        self._beats_of = HeartbeatIndex()
+        self._heartbeats = LifeHeartbeats(lambda windows: self._pieces.heartbeats(self._beats_of.places(windows)))
+        self._others: dict[tuple[str, int], records.AnyRecord] = {}
+        self._last_measured: dict[tuple[type, str], records.AnyRecord] = {}
+        self._seen = _SeenSeqs()
+        self._measured = self._duplicates = 0
+        self._counts: Counter[str] = Counter()
+        self._broken: list[str] = []
+
+    @property
+    def found_any(self) -> bool:
+        """Whether any record of the job was read."""
+        return self._steps.any or bool(self._others) or self._measured > 0
+
+    def read(self, segments: Sequence[StoredSegment], sets: Sequence[CompactedSet], progress: Progress) -> None:
+        """Read objects."""
+        total = sum(segment.bytes for segment in segments) + sum(map(_packed_bytes, sets))
+        done = 0.0
+        for segment in segments:
+            self._add_object(segment.path)
+            progress((done := done + segment.bytes) / max(total, 1))
+        for one in sets:
+            for path in one.line_paths:
+                self._add_object(path)
+            whole = max(one.holds.steps + one.holds.measured, 1)
+            for count in self._add_groups(CompactedPart(self._store, one)):
+                done += _packed_bytes(one) * count / whole
+                progress(min(done / max(total, 1), 1.0))
+
+    def life(self, hosts: dict[str, str], sets: Sequence[CompactedSet]) -> LifeRecords:
+        """Return what was read. hosts: by writer."""
+        self._steps.close()
+        edges, beats = self._steps.edges, self._heartbeats.together()
+        others = [row for _, row in sorted(self._others.items())]
+        duplicates = self._duplicates + self._steps.duplicates
+        path = f"{redact(self._store.url)}: jobs/{self._job}"
+        source = source_of(path, self._counts, duplicates=duplicates, implausible=self._steps.implausible)
+        found = assembled(self._job, source, [*others, *self._last_measured.values(), *beats.values()], edges)
+        count = len(others) + self._measured + sum(self._steps.counts.values())
+        hosts = hosts | {writer.writer: writer.host for one in sets for writer in one.holds.writers}
+        job = replace(
+            found,
+            source=msgspec.structs.replace(found.source, records=count, broken_objects=len(self._broken)),
+            broken=self._broken,
+            released=released_shards(self._store, self._job) if found.quarantined else {},
+            gpus=gpu_samples.of_job(self._store, found.starts, edges, hosts),
+        )
+        return LifeRecords(job, self._steps, self._heartbeats)
+
+    def _add_object(self, path: str) -> None:
+        for content in self._readable(self._store.read_lines(one) for one in [path]):
+            self._add_lines(_Piece(path), content)
+
+    def _add_groups(self, part: CompactedPart) -> Iterator[int]:
+        """Take the row groups of a set; yield how many records each has."""
+        for group, content in enumerate(self._readable(part.lines_of_measurements())):
+            yield self._add_lines(_Piece(part=part, group=group), content)
+        for group, steps in enumerate(self._readable(part.steps())):
+            if steps.job == self._job:
+                self._add_steps(self._pieces.add(_Piece(part=part, group=group, of_steps=True)), steps)
+            yield len(steps)
+
+    def _readable(self, contents: Iterator[_Content]) -> Iterator[_Content]:
+        """Yield contents until one cannot be read."""
+        try:
+            yield from contents
+        except BrokenObjectError as error:
+            self._broken.append(str(error))
+        except GoneObjectError as error:
+            if not self._skip_gone:
+                raise
+            self._broken.append(str(error))
+
+    def _add_lines(self, piece: _Piece, content: bytes) -> int:
+        place = self._pieces.add(piece)
+        builder, count = StepTableBuilder(), 0
+        for batch in decoded([content], self._counts):
+            own = [row for row in batch if row.job == self._job]
+            builder.add([row for row in own if isinstance(row, records.StepDone)])
+            self._add_others([row for row in own if not isinstance(row, records.StepDone)], place)
+            count += len(own)
+        self._add_steps(place, builder.table())
+        return count
+
+    def _add_steps(self, place: int, steps: StepTable) -> None:
+        if steps:
+            self._steps.add(place, steps)
+
+    def _add_others(self, rows: Sequence[records.AnyRecord], place: int) -> None:
+        beats = []
+        for row in rows:
+            if not isinstance(row, _MEASURED_KINDS):
+                self._duplicates += (row.writer, row.seq) in self._others
+                self._others[row.writer, row.seq] = row
+            elif not self._seen.is_new(row):
+                self._duplicates += 1
+            elif isinstance(row, records.Heartbeat):
+                self._measured += 1
+                self._heartbeats.add(row)
+                beats.append(row)
+            else:
+                self._measured += 1
+                last = self._last_measured.setdefault((type(row), row.writer), row)
+                if row.time > last.time:
+                    self._last_measured[type(row), row.writer] = row
+        self._beats_of.add(place, beats)
+
+
+def _packed_bytes(one: CompactedSet) -> float:
+    """Return about how many bytes the segments of a set had."""
+    return one.holds.json_bytes / 6
