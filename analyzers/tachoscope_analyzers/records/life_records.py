@@ -6,6 +6,7 @@ where an analysis asks for them.
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from tachoscope_analyzers.records.compacted_part import CompactedPart
 from tachoscope_analyzers.records.life_heartbeats import HeartbeatIndex, LifeHeartbeats
 from tachoscope_analyzers.records.life_steps import LifeSteps, StepsInMemory, StoredSteps
 from tachoscope_analyzers.records.load import (
+    MOST_LISTINGS,
     JobRecords,
     assembled,
     decoded,
@@ -62,6 +64,18 @@ def of_job(job: JobRecords) -> LifeRecords:
     return LifeRecords(job, StepsInMemory(job.steps), heartbeats)
 
 
+def with_life(store: Store, job: str, analysis: Callable[[LifeRecords], _Result], *, progress: Progress | None = None) -> _Result:
+    """Read a job from a store and return what an analysis makes of it: again, if objects were compacted in the meantime.
+
+    Raises:
+        TachoscopeError: the store has no such job, or cannot be read.
+    """
+    for _ in range(MOST_LISTINGS):
+        with contextlib.suppress(GoneObjectError):
+            return analysis(of_store(store, job, progress=progress))
+    return analysis(of_store(store, job, progress=progress, skip_gone=True))
+
+
 def of_store(store: Store, job: str, *, progress: Progress | None = None, skip_gone: bool = False) -> LifeRecords:
     """Read a job from a store.
 
@@ -81,6 +95,7 @@ def of_store(store: Store, job: str, *, progress: Progress | None = None, skip_g
 
 
 _Row = TypeVar("_Row", bound=records.Record)
+_Result = TypeVar("_Result")
 _Content = TypeVar("_Content", bytes, StepTable)
 
 _MEASURED_KINDS = (records.Heartbeat, records.CollectiveDone, records.RequestDone, records.EngineWindow)

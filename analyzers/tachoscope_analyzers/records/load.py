@@ -85,7 +85,7 @@ class JobRecords:
         return [found[writer] for writer in writers]
 
 
-_MOST_LISTINGS = 5
+MOST_LISTINGS = 5
 _LAST_OBJECTS = 3
 
 
@@ -101,7 +101,7 @@ def from_store(
     Raises:
         TachoscopeError: the store has no such job, or cannot be read.
     """
-    for _ in range(_MOST_LISTINGS):
+    for _ in range(MOST_LISTINGS):
         with contextlib.suppress(GoneObjectError):  # it was compacted after it was listed: list again
             return _from_store(store, job, ends_only=ends_only, start=start, end=end)
     return _from_store(store, job, ends_only=ends_only, start=start, end=end, missing=BrokenObjectError)

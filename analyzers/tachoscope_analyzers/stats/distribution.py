@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-MOST_VALUES = 1_000_000
+MOST_VALUES = 500_000
 _COARSE_BITS = 36
 """Of the 52 bits of a fraction that are left out of each number when there are too many: what is left is right to 1.6e-5."""
 

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich import progress as bars
+from rich.console import Console
+
 from tachoscope_analyzers.data.prices import read_prices, shipped_prices
 from tachoscope_analyzers.life.report import analyze_life
+from tachoscope_analyzers.records.life_records import LifeRecords, Progress
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_cli.inputs import maintenance as maintenance_file
 from tachoscope_cli.inputs import records as paths
@@ -39,12 +43,21 @@ def analyze(places: list[str], job: str, options: Options) -> Report:
         from tachoscope_cli.sources.schedulers import allocations as read_allocations
 
         allocations = read_allocations(list(options.scheduler))
-    return analyze_life(
-        paths.records_of(places, job),
-        allocations=allocations,
-        maintenance=maintenance_file.read(options.maintenance) if options.maintenance else (),
-        prices=read_prices(options.prices) if options.prices else shipped_prices(),
-    )
+    maintained = maintenance_file.read(options.maintenance) if options.maintenance else ()
+    prices = read_prices(options.prices) if options.prices else shipped_prices()
+    err = Console(stderr=True)
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.TimeElapsedColumn())
+    with bars.Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("reading records", total=1.0)
+
+        def shown(what: str) -> Progress:
+            return lambda part: bar.update(task, completed=part, description=what)
+
+        def analysis(life: LifeRecords) -> Report:
+            told = shown("attributing steps")
+            return analyze_life(life, allocations=allocations, maintenance=maintained, prices=prices, progress=told)
+
+        return paths.with_life(places, job, analysis, progress=shown("reading records"))
 
 
 def _same_view(saved: Report, path: str, job: str, options: Options) -> Report:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
-from tachoscope_analyzers.records import load
+from tachoscope_analyzers.records import life_records, load
 from tachoscope_analyzers.records.judged_part import read_part
 from tachoscope_analyzers.records.window import within
 from tachoscope_cli.inputs.time_window import TimeWindow
@@ -18,6 +21,7 @@ from tachoscope_core.storage.compacted import all_segments, compacted_sets
 from tachoscope_core.storage.store import Store
 
 _NEWEST = 3
+_Result = TypeVar("_Result")
 
 
 def is_job_folder(path: str) -> bool:
@@ -96,20 +100,53 @@ def records_of(paths: list[str], job: str | None, window: TimeWindow | None = No
     Raises:
         TachoscopeError: a path does not exist, holds no records, or stores and spools are mixed.
     """
+    place = _stored_job(paths, job)
+    if place is None:
+        return _part_of(load.from_spool(map(Path, paths), job=job), window)
+    with _hint_of_spool(place, job):
+        return _stored(*place, window)
+
+
+def with_life(
+    paths: list[str], job: str, analysis: Callable[[life_records.LifeRecords], _Result], *, progress: life_records.Progress
+) -> _Result:
+    """Return what an analysis makes of all records of a job that the paths name, of a store in bounded memory.
+
+    Args:
+        progress: is told which part was read, 0 to 1.
+
+    Raises:
+        TachoscopeError: as `records_of`, or by the analysis.
+    """
+    place = _stored_job(paths, job)
+    if place is None:
+        return analysis(life_records.of_job(load.from_spool(map(Path, paths), job=job)))
+    with _hint_of_spool(place, job):
+        return life_records.with_life(*place, analysis, progress=progress)
+
+
+def _stored_job(paths: list[str], job: str | None) -> tuple[Store, str] | None:
+    """Return the store that the paths name, and the job in it; None: they are spools."""
     stores = [path for path in paths if is_store(path) or is_job_folder(path)]
     if not stores:
-        return _part_of(load.from_spool(map(Path, paths), job=job), window)
+        return None
     if len(paths) > 1:
         raise TachoscopeError(f"cannot analyze {stores[0]} together with other paths", fix="one store at a time")
     folder = _job_folder(stores[0])
     if folder is not None:
-        return _stored(Store(str(folder.parent.parent)), folder.name, window)
+        return Store(str(folder.parent.parent)), folder.name
     store = Store(stores[0])
+    return store, job or _newest_with_work(store)
+
+
+@contextlib.contextmanager
+def _hint_of_spool(place: tuple[Store, str], job: str | None) -> Iterator[None]:
+    """Where the store lacks a job that was asked for, and the spool has it, raise an error that says so."""
     try:
-        return _stored(store, job or _newest_with_work(store), window)
+        yield
     except TachoscopeError:
-        if job is not None:
-            _look_into_spool(store, job)
+        if job == place[1]:
+            _look_into_spool(place[0], job)
         raise
 
 

@@ -70,14 +70,15 @@ def results_of(store_url: str, job: str, folder: Path) -> Results:
     from tachoscope_analyzers.data.prices import shipped_prices
     from tachoscope_analyzers.job.report import analyze
     from tachoscope_analyzers.life.report import analyze_life
-    from tachoscope_analyzers.records.load import from_store
+    from tachoscope_analyzers.records.judged_part import read_part
+    from tachoscope_analyzers.records.life_records import with_life
     from tachoscope_core.storage.store import Store
     from tachoscope_show.report import html as render_html
 
-    records = from_store(Store(store_url), job)
-    reports = {"life": analyze_life(records, prices=shipped_prices())}
+    store = Store(store_url)
+    reports = {"life": with_life(store, job, lambda life: analyze_life(life, prices=shipped_prices()))}
     with contextlib.suppress(TachoscopeError):  # no step that all ranks have: then the life is all there is
-        reports["report"] = analyze(records)
+        reports["report"] = analyze(read_part(store, job))
     for name, report in reports.items():
         (folder / f"{name}.json").write_bytes(dump(report))
         (folder / f"{name}.html").write_text(render_html.render(report))

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from tachoscope_analyzers.life import suspects
 from tachoscope_analyzers.life.report import analyze_life
-from tachoscope_analyzers.records import load
+from tachoscope_analyzers.records.life_records import LifeRecords, with_life
+from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.job_life import Life
 from tachoscope_core.storage.store import Store
@@ -31,8 +32,7 @@ def of_store(store: Store, jobs: Sequence[str]) -> suspects.Failures:
     err = Console(stderr=True)
     for job in track(jobs, "reading jobs", console=err, transient=True, disable=not err.is_terminal):
         try:
-            found = load.from_store(store, job)
-            life = analyze_life(found).life
+            found, life = with_life(store, job, _judged)
         except TachoscopeError as error:
             why = str(error)
             continue
@@ -42,6 +42,10 @@ def of_store(store: Store, jobs: Sequence[str]) -> suspects.Failures:
     if not lives:
         raise TachoscopeError(f"no failures can be told from store {store.url}: {why}", fix="tachoscope store ls")
     return suspects.over_jobs(lives, shard_reads=reads)
+
+
+def _judged(read: LifeRecords) -> tuple[JobRecords, Life | None]:
+    return read.job, analyze_life(read).life
 
 
 def rendered(found: suspects.Failures) -> RenderableType:

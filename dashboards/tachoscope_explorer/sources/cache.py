@@ -11,6 +11,7 @@ from tachoscope_analyzers.data.prices import shipped_prices
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.records.judged_part import read_part
+from tachoscope_analyzers.records.life_records import with_life
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
@@ -76,9 +77,7 @@ def report(url: str, job: str) -> Report:
 def _life(url: str, job: str, at: float) -> Report:
     read = _records(url, job, at)
     if read.left_out:
-        raise TachoscopeError(
-            "this job is too long to read its whole life here", fix=f"run tachoscope goodput {job} on a machine with enough memory"
-        )
+        return with_life(Store(url), job, lambda life: analyze_life(life, prices=shipped_prices()))
     return analyze_life(read, prices=shipped_prices())
 
 
