@@ -239,7 +239,7 @@ class _Reading:
             yield self._add_lines(_Piece(part=part, group=group), content)
         for group, steps in enumerate(self._readable(part.steps())):
             if steps.job == self._job:
-                self._add_steps(self._pieces.add(_Piece(part=part, group=group, of_steps=True)), steps)
+                self._steps.add(self._pieces.add(_Piece(part=part, group=group, of_steps=True)), steps)
             yield len(steps)
 
     def _readable(self, contents: Iterator[_Content]) -> Iterator[_Content]:
@@ -261,12 +261,8 @@ class _Reading:
             builder.add([row for row in own if isinstance(row, records.StepDone)])
             self._add_others([row for row in own if not isinstance(row, records.StepDone)], place)
             count += len(own)
-        self._add_steps(place, builder.table())
+        self._steps.add(place, builder.table())
         return count
-
-    def _add_steps(self, place: int, steps: StepTable) -> None:
-        if steps:
-            self._steps.add(place, steps)
 
     def _add_others(self, rows: Sequence[records.AnyRecord], place: int) -> None:
         beats = []

@@ -98,10 +98,13 @@ class StoredSteps:
         """Take what a piece holds."""
         steps, repeated = steps.in_order()
         self.duplicates += repeated
-        kept = plausible_by_themselves(steps) if steps else np.empty(0, np.bool_)
+        if not steps:
+            return
+        kept = plausible_by_themselves(steps)
         self._index.add(place, steps, kept)
-        self._walls.add(steps.column("wall_seconds")[kept])
-        self.parts |= {name for name in PART_COLUMNS if name not in self.parts and steps.has(name)}
+        sound = with_unnamed_time(steps if kept.all() else steps.take(kept))
+        self._walls.add(sound.column("wall_seconds"))
+        self.parts |= {name for name in PART_COLUMNS if name not in self.parts and sound.has(name)}
 
     @property
     def any(self) -> bool:
