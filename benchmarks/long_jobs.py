@@ -28,8 +28,6 @@ from tachoscope_core.records import records
 
 JOB = "long"
 STEP_SECONDS = 2.0
-_MOST_GOODPUT_HOURS = 4.0
-"""It reads all records of a job: a day of them takes 6 GiB."""
 FLUSH_STEPS = 150
 """Five minutes, the agent's default on an object store."""
 _MEANS_NS = {"data_wait": 110e6, "forward": 600e6, "backward": 1190e6, "optimizer": 99e6, "other": 1e6}
@@ -182,12 +180,12 @@ def measure(root: Path, ranks: int, hours: float) -> list[str]:
     where = ("--store", str(root))
     objects, bytes_ = stored(root)
     row(f"`analyze`, {objects:,} segments, {bytes_ / 1e6:.0f} MB", run("analyze", *where))
+    row("`goodput`, the same", run("goodput", JOB, *where))
     row("`store compact`", run("store", "compact", "--at-rest", "0.001s", *where))
     objects, bytes_ = stored(root)
     row(f"`analyze`, {objects} objects, {bytes_ / 1e6:.0f} MB, {bytes_ / json_bytes:.1%} of the JSON lines", run("analyze", *where))
     row("`analyze --last 1h`", run("analyze", "--last", "1h", *where))
-    if hours <= _MOST_GOODPUT_HOURS:
-        row("`goodput`", run("goodput", JOB, *where))
+    row("`goodput`", run("goodput", JOB, *where))
     return rows
 
 

@@ -81,10 +81,16 @@ def _life(url: str, job: str, at: float) -> Report:
     return analyze_life(read, prices=shipped_prices())
 
 
-def life(url: str, job: str, at: float | None = None) -> Report:
+def life(url: str, job: str, at: float | None = None, *, patient: bool = False) -> Report:
     """Return the report on a job's whole life; `at` as of `records`.
 
+    Args:
+        patient: also of a long job, all of whose records are read for it.
+
     Raises:
-        TachoscopeError: see `life.report.analyze_life`.
+        TachoscopeError: see `life.report.analyze_life`; or the job is long, and nobody waits for it.
     """
-    return _life(url, job, written(url, job) if at is None else at)
+    at = written(url, job) if at is None else at
+    if not patient and _records(url, job, at).left_out:
+        raise TachoscopeError("to read the whole life of this job takes long", fix=f"tachoscope goodput {job}")
+    return _life(url, job, at)

@@ -121,6 +121,20 @@ def life(run: Run) -> Report:
     """Return the report on the whole life of a run.
 
     Raises:
-        TachoscopeError: see `life.report.analyze_life`.
+        TachoscopeError: see `life.report.analyze_life`; or the run is long, and the visitor did not ask for it.
     """
-    return sources.life(run.url, run.job, run.at)
+    return sources.life(run.url, run.job, run.at, patient=_life_key(run) in st.session_state)
+
+
+def life_takes_long(run: Run) -> bool:
+    """Return whether reading the whole life of a run takes long, and this visitor did not ask for it."""
+    return records(run).left_out is not None and _life_key(run) not in st.session_state
+
+
+def ask_for_life(run: Run) -> None:
+    """Have the whole life of a run read, however long that takes."""
+    st.session_state[_life_key(run)] = True
+
+
+def _life_key(run: Run) -> str:
+    return f"whole life of {run.url} {run.job}"

@@ -20,7 +20,7 @@ LAST, WHOLE = "last attempt", "whole life"
 
 
 def whole_life(run: Run) -> Report | None:
-    """Return the report on the life; None where it cannot be determined, which the part below says."""
+    """Return the report on the life; None where it cannot be determined, or takes long, which the part below says."""
     try:
         return job_sources.life(run)
     except TachoscopeError:
@@ -40,6 +40,11 @@ def switched(report: Report, life: Report | None) -> Report:
 def show(run: Run) -> None:
     """Show the life."""
     st.subheader("The job's life", anchor="life")
+    if job_sources.life_takes_long(run):
+        label = "Read the whole life"
+        st.button(label, key="read-life", icon=":material/play_arrow:", on_click=job_sources.ask_for_life, args=(run,))
+        st.caption("This reads all records of a long job, which can take minutes. The result is kept for the next look.")
+        return
     try:
         report = job_sources.life(run)
     except TachoscopeError as error:

@@ -35,7 +35,16 @@ def test_what_came_before_is_a_table_with_a_link_to_the_hour_of_the_fault(store:
     links = [link.proto for link in shown.get("page_link")]
     (hour,) = [link.query_string for link in links if "input" in link.label]
     assert "from=" in hour and "to=" in hour
-    assert "too long to read its whole life" in words(shown)
+
+
+def test_the_whole_life_of_a_long_job_is_read_once_it_is_asked_for(store: Path) -> None:
+    shown = open_page("job", store, job="planted")
+    assert "of its whole life" not in words(shown)
+
+    shown.button(key="read-life").click().run()
+
+    assert not shown.exception
+    assert f"{HOURS * STEPS_AN_HOUR} steps" in words(shown) and "of its whole life" in words(shown)
 
 
 def test_a_window_before_the_judged_part_is_read_for_it(store: Path) -> None:
