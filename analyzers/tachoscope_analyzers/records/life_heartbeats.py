@@ -37,7 +37,6 @@ class _Sums:
 
     def __init__(self) -> None:
         self.count = 0
-        self.longest = 0.0
         self._last: Heartbeat | None = None
         self._time = 0.0
         self._step = self._dropped = 0
@@ -45,6 +44,8 @@ class _Sums:
         self._wait_samples: dict[str, Counter[str]] = defaultdict(Counter)
         self._activity: dict[str, Counter[str]] = defaultdict(Counter)
         self._lengths = Distribution(_MOST_LENGTHS)
+        self._some_lengths: list[float] = []
+        self._longest = 0.0
 
     def add(self, beat: Heartbeat) -> None:
         self.count += 1
@@ -53,8 +54,9 @@ class _Sums:
         self._time = max(self._time, beat.time)
         self._step, self._dropped = max(self._step, beat.step), max(self._dropped, beat.dropped_total)
         if beat.window_seconds > 0:
-            self._lengths.add(beat.window_seconds)
-            self.longest = max(self.longest, beat.window_seconds)
+            self._some_lengths.append(beat.window_seconds)
+            if len(self._some_lengths) >= _MOST_LENGTHS:
+                self._take_lengths()
         signals = self._signals
         for name, value in beat.signals.items():
             signals[name] = max(signals[name], value) if name in _SINCE_THE_BEGIN else signals[name] + value  # type: ignore[assignment]
@@ -79,7 +81,18 @@ class _Sums:
 
     @property
     def usual_window(self) -> float | None:
+        self._take_lengths()
         return self._lengths.quantiles([0.5])[0] if self._lengths.count else None
+
+    @property
+    def longest_window(self) -> float:
+        self._take_lengths()
+        return self._longest
+
+    def _take_lengths(self) -> None:
+        self._longest = max(self._longest, *self._some_lengths, 0.0)
+        self._lengths.add(self._some_lengths)
+        self._some_lengths = []
 
 
 class LifeHeartbeats:
@@ -116,7 +129,7 @@ class LifeHeartbeats:
     def within(self, windows: Windows) -> dict[str, list[SeenBeat]]:
         """Return the heartbeats of some processes that say something of some times, in order; of each process that sends any."""
         wider = {
-            writer: _disjoint((begin, end + 1e9 * self._sums[writer].longest) for begin, end in own)
+            writer: _disjoint((begin, end + 1e9 * self._sums[writer].longest_window) for begin, end in own)
             for writer, own in windows.items()
             if writer in self._sums
         }

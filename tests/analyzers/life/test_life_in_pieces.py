@@ -47,6 +47,7 @@ def hangs() -> PlantedLife:
     for number in range(30):
         where = {"forward": {f"train.py:{40 + number % 3} forward": 5}}
         own: dict[str, Any] = {"writer": life.writer(0, 1, 1.0), "rank": 1, "step": 700, "window_seconds": 5.0, "where": where}
+        own["signals"] = {records.OTHER_THREADS: 1.0 + number % 2, records.GRADIENT_STEPS: 600.0, "ticks": 40.0}
         life.add(records.Heartbeat, 340.0 + 2.0 * number, **own)
     return life
 
