@@ -63,10 +63,14 @@ def normal_of(life: LifeRecords, processes: Sequence[RankProcess]) -> HangThresh
     return HangThreshold(life.steps.median_seconds({process.writer for process in processes}))
 
 
-def is_alive(process: RankProcess, heard: HeardProcess, start: float, end: float) -> bool:
-    """Return whether a process's heartbeats went on from `start` to `end`. One that sends none is taken for alive."""
+def is_alive(process: RankProcess, seen: HeardProcess, start: float, end: float) -> bool:
+    """Return whether a process's heartbeats went on from `start` to `end`. One that sends none is taken for alive.
+
+    Args:
+        seen: its heartbeats of that time at least.
+    """
     gap = _HEARTBEAT_GAPS * (process.usual_window or LEAST_SECONDS_IN_HINDSIGHT)
-    return not process.heartbeats or heard.goes_on(start, end, gap_seconds=gap)
+    return not process.heartbeats or seen.goes_on(start, end, gap_seconds=gap)
 
 
 def subtract_hangs(

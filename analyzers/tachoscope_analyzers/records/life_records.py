@@ -36,7 +36,7 @@ from tachoscope_core.storage.compacted import CompactedSet, segments_left
 from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment
 
 Progress = Callable[[float], None]
-"""Is told which part of the records was read, 0 to 1."""
+"""Is told which part of the work is done, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +46,7 @@ class LifeRecords:
     Attributes:
         job: of a job that was read whole, all of them. Else all but measurements; the first and last steps of each process, its
             heartbeats as one, and of its other measurements the last one of each kind.
+        steps, heartbeats: all of them, as they are asked for.
     """
 
     job: JobRecords
@@ -67,6 +68,9 @@ def of_job(job: JobRecords) -> LifeRecords:
 def with_life(store: Store, job: str, analysis: Callable[[LifeRecords], _Result], *, progress: Progress | None = None) -> _Result:
     """Read a job from a store and return what an analysis makes of it: again, if objects were compacted in the meantime.
 
+    Args:
+        progress: is told which part was read, before the analysis begins.
+
     Raises:
         TachoscopeError: the store has no such job, or cannot be read.
     """
@@ -80,7 +84,8 @@ def of_store(store: Store, job: str, *, progress: Progress | None = None, skip_g
     """Read a job from a store.
 
     Args:
-        skip_gone: go on without objects that were compacted or removed after they were listed; else that is an error.
+        progress: is told which part was read. skip_gone: go on without objects that were compacted or removed after they were
+            listed; else that is an error.
 
     Raises:
         GoneObjectError: an object was compacted or removed after it was listed. What is returned raises it as well, where it reads.

@@ -114,18 +114,17 @@ class StoredSteps:
     def close(self) -> None:
         """Find out what there is, once all pieces were added."""
         self._index.close()
-        self.counts, total = self._index.counts(), sum(self._index.counts("steps").values())
-        again, places = 0, set()
-        sizes = self._index.counts("steps")
+        self.counts, sizes = self._index.counts(), self._index.counts("steps")
         odd = self._index.disordered()
+        places = self._index.places_of_edges(self.counts.keys() - odd, EDGE_STEPS)
+        again = 0
         for group in _groups(odd, sizes):
-            dropped, edges = self._untangle(group)
-            again += dropped
+            repeated, edges = self._untangle(group)
+            again += repeated
             places |= edges
-        places |= self._index.places_of_edges(self.counts.keys() - odd, EDGE_STEPS)
         self.duplicates += again
         self.counts = {writer: count for writer, count in self.counts.items() if count}
-        self.implausible = total - again - sum(self.counts.values())
+        self.implausible = sum(sizes.values()) - again - sum(self.counts.values())
         self.edges = self._edges(sorted(places))
 
     def between(self, writers: Sequence[str], begin: int, end: int) -> Mapping[str, StepTable]:

@@ -28,8 +28,8 @@ class Distribution:
         self._sum = 0.0
 
     def add(self, values: npt.ArrayLike, times: int = 1) -> None:
-        """Count each of some values; `times` -1 takes them out again."""
-        array = np.atleast_1d(np.asarray(values, np.float64)) + 0.0  # -0.0 is 0.0
+        """Count each of some values, those below 0 as 0; `times` -1 takes them out again."""
+        array = np.maximum(np.atleast_1d(np.asarray(values, np.float64)), 0.0) + 0.0  # -0.0 is 0.0
         self._sum += times * float(array.sum())
         self._waiting.append((array.view(np.int64), times))  # of numbers >= 0 the bits are in the order of the numbers
         self._waiting_count += len(array)

@@ -52,3 +52,9 @@ def test_without_numbers_all_is_zero() -> None:
     found = Distribution()
 
     assert (found.count, found.mean, found.quantiles([0.5])) == (0, 0.0, [0.0])
+
+
+def test_what_rounding_makes_less_than_zero_is_zero() -> None:
+    found = made([-1e-12, -0.0, 0.0, 1.0], 1000, 1)
+
+    assert found.quantiles([0.0, 0.5, 1.0]) == [0.0, 0.0, 1.0]
