@@ -13,7 +13,7 @@ from tachoscope_analyzers.attempts.hangs import normal_of
 from tachoscope_analyzers.attempts.processes import Clock, processes
 from tachoscope_analyzers.attempts.step_numbering import Run, runs
 from tachoscope_analyzers.records.facts import facts, steps_of_writers
-from tachoscope_analyzers.records.life_records import of_job
+from tachoscope_analyzers.records.life_records import LifeRecords, of_job
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.records.records import LAUNCHER_RANK
@@ -27,14 +27,16 @@ _MOST_PAIRS = 3
 
 def notes(job: JobRecords, attempt: int | None = None) -> list[QualityNote]:
     """Return what is unusual about an attempt, how it failed first; None: about the newest, without how it failed."""
-    found = job_notes.data_notes(facts(job).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
-    return [*([] if attempt is None else _of_life(job, attempt)), *found]
-
-
-def _of_life(job: JobRecords, attempt: int) -> list[QualityNote]:
-    """Note how an attempt failed, and with which others it ran at once, by the rules that the report on the whole life has."""
     few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
-    clock, life = Clock(few), of_job(few)
+    life = of_job(few)
+    together = replace(few, heartbeats=[*life.heartbeats.together().values()])
+    found = job_notes.data_notes(facts(together).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
+    return [*([] if attempt is None else _of_life(life, attempt)), *found]
+
+
+def _of_life(life: LifeRecords, attempt: int) -> list[QualityNote]:
+    """Note how an attempt failed, and with which others it ran at once, by the rules that the report on the whole life has."""
+    few, clock = life.job, Clock(life.job)
     found = processes(life, clock)
     attempts = runs(found, clock)
     mine = [run for run in attempts if run.attempt == attempt]
@@ -45,7 +47,7 @@ def _of_life(job: JobRecords, attempt: int) -> list[QualityNote]:
     run = attempts[-1] if mine[-1].attempt == attempts[-1].attempt else mine[-1]
     launch, last = launch_of(run, attempts, job_allocations(few, attempts, clock, (), now), clock)
     end = ending(run, few, clock, normal, launch, last=last, now=now)
-    return [*_failure(job, attempt, end), *at_once(attempts, clock, attempt)]
+    return [*_failure(few, attempt, end), *at_once(attempts, clock, attempt)]
 
 
 def _failure(job: JobRecords, attempt: int, end: AttemptEnding) -> list[QualityNote]:

@@ -16,8 +16,8 @@ from tachoscope_core.report.report import JudgedInterval, QualityNote
 from tachoscope_core.storage.compacted import CompactedList, CompactedSet, segments_left
 from tachoscope_core.storage.store import BrokenObjectError, Store, StoredSegment
 
-MOST_RECORDS = 500_000
-"""Number of measurements that are judged at once: three hours of 64 ranks with steps of 2 s, which takes less than 1 GiB."""
+MOST_RECORDS = 350_000
+"""Number of measurements that are judged at once: two hours of 64 ranks with steps of 2 s, which takes 3 s."""
 _LEAST_BYTES_A_RECORD = 25
 """Lower bound for compressed segments (measured on CPU and on an H200: 97 to 128); jobs that are short by it are read whole."""
 _LONGEST_STEP_SECONDS = 3600.0
