@@ -16,7 +16,6 @@ from tachoscope_cli.store.retention import COMPACT_EXAMPLES, HOLD_EXAMPLES, PRUN
 from tachoscope_cli.store.traces import ADD_EXAMPLES, TRACES_EXAMPLE, add_traces, list_traces
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
-from tachoscope_core.storage import retention
 
 if TYPE_CHECKING:
     from tachoscope_analyzers.records import load
@@ -148,8 +147,10 @@ def _listed(store: Store, job: str, written: float, now: float) -> answers.Liste
 
 
 def _held(store: Store, job: str) -> str | None:
+    from tachoscope_core.storage.retention import hold_of
+
     try:
-        held = retention.hold_of(store, job)
+        held = hold_of(store, job)
     except TachoscopeError:  # the others are listed all the same; `store prune` does not remove it then
         return "not known"
     return held.reason if held is not None else None
