@@ -120,7 +120,8 @@ def segment(rank: int, ranks: int, attempt: Attempt, first: int, last: int, all_
         )
         if step % 2:
             seen: dict[str, Any] = {"signals": {"process_cpu_seconds": 3.9 + 0.1 * chance.random(), "ticks": 40}}
-            seen |= {"wait_samples": {"forward": {"cpu": 6}}, "where": {"forward": {"train.py:40 forward": 6}}}
+            seen |= {"wait_samples": {"forward": {"cpu": 6}, "data_wait": {"disk": 1 + ns["data_wait"] // 100_000_000}}}
+            seen |= {"where": {"forward": {"train.py:40 forward": 6}}}
             rows.append(records.Heartbeat(**who, **now, seq=2 * end + 1, step=end, phase="forward", window_seconds=4.0, **seen))
     if last == attempt.steps:
         status = "completed" if attempt.number == len(_FAILS_AT) else "failed"
