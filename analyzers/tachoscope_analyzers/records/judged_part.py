@@ -167,7 +167,7 @@ def read_part(
 
 
 def earlier_intervals(sets: Sequence[CompactedSet], *, before: float) -> list[JudgedInterval]:
-    """Return the intervals that start before a Unix time; adjacent intervals with the same main finding are merged."""
+    """Return the intervals that start before a Unix time; adjacent ones with the same main and critical findings are merged."""
     every = sorted((one for each in sets for one in each.holds.intervals), key=lambda one: (one.start, one.end))
     joined: list[JudgedInterval] = []
     for one in every:
@@ -181,8 +181,8 @@ def earlier_intervals(sets: Sequence[CompactedSet], *, before: float) -> list[Ju
 
 
 def _what_was_found(one: JudgedInterval) -> tuple[object, ...]:
-    worst = one.findings[0] if one.findings else None
-    return (one.attempt, worst and (worst.class_, worst.severity, worst.ranks))
+    grave = [found for found in one.findings if found.severity == "critical"] or one.findings[:1]
+    return (one.attempt, sorted((found.class_, found.severity, str(found.ranks)) for found in grave))
 
 
 def _joined(one: JudgedInterval, other: JudgedInterval) -> JudgedInterval:

@@ -15,8 +15,8 @@ from tachoscope_analyzers.records import judged_part
 from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_analyzers.records.judged_part import earlier_intervals, read_part
 from tachoscope_cli.app import call
-from tachoscope_core.report.report import JudgedInterval
-from tachoscope_core.storage.compacted import compacted_sets
+from tachoscope_core.report.report import IntervalFinding, JudgedInterval
+from tachoscope_core.storage.compacted import CompactedList, CompactedSet, compacted_sets
 from tachoscope_core.storage.store import Store
 from tachoscope_show.report import html
 from tachoscope_show.report.earlier_words import rows
@@ -94,3 +94,28 @@ def test_a_judge_that_fails_keeps_nothing_from_being_compacted(tmp_path: Path) -
 
     assert compact_job(store, "planted", now=time.time(), judge=fails).sets == 1  # type: ignore[arg-type]
     assert earlier(store) == []
+
+
+def test_hours_share_a_row_as_long_as_no_critical_finding_comes_or_goes() -> None:
+    def hour(number: int, *found: tuple[str, str]) -> JudgedInterval:
+        findings = [
+            IntervalFinding(class_=name, severity=severity, seconds_per_step=0.5, share=0.25, ranks=[number % 2])  # type: ignore[arg-type]
+            if severity == "warning"
+            else IntervalFinding(class_=name, severity=severity, seconds_per_step=0.4, share=0.2, ranks="all")  # type: ignore[arg-type]
+            for name, severity in found
+        ]
+        return JudgedInterval(
+            start=3600.0 * number,
+            end=3600.0 * number + 3600,
+            attempt=0,
+            steps=1800,
+            step_seconds=2.0,
+            compute_share=0.7,
+            findings=findings,
+        )
+
+    always, once, often = ("comm_exposed", "critical"), ("input_straggler", "critical"), ("host_pause", "warning")
+    hours = [hour(0, always), hour(1, always, often), hour(2, always, once), hour(3, always)]
+    holds = CompactedList(steps=1, measured=0, line_objects=0, begin=0, end=1, written=1, json_bytes=1, writers=[], intervals=hours)
+
+    assert [one.steps for one in earlier_intervals([CompactedSet("", holds)], before=1e9)] == [3600, 1800, 1800]
