@@ -67,8 +67,8 @@ bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints
 	$(BIN)/python benchmarks/change_points.py --write
 	$(BIN)/python -m benchmarks.pipeline_operations.speed --write
 	$(BIN)/python benchmarks/detection_times.py --write
-	$(BIN)/python benchmarks/slo_rules.py --write
-	$(BIN)/python benchmarks/board_queries.py --write
+	$(BIN)/python -m benchmarks.slo_rules --write
+	$(BIN)/python -m benchmarks.board_queries --write
 	$(BIN)/python -m benchmarks.explorer_pages.pages --write
 	$(BIN)/python benchmarks/watch.py --write
 	$(BIN)/python benchmarks/long_jobs.py --write

@@ -4,9 +4,9 @@ What the boards read is written into a real Prometheus by remote write: recorded
 30 s; raw series of the whole fleet over a quarter of an hour, every 15 s, and those of the chosen job over all six hours. Then each
 panel asks as Grafana would on a screen of 700 points: its queries one after the other, over six hours or for now.
 
-    python benchmarks/board_queries.py                  # three minutes
-    python benchmarks/board_queries.py --nodes 50       # a look
-    python benchmarks/board_queries.py --write          # and write docs/develop/measurements.md
+    python -m benchmarks.board_queries                  # three minutes
+    python -m benchmarks.board_queries --nodes 50       # a look
+    python -m benchmarks.board_queries --write          # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from fleet_series import Fleet, Planted, metric_of, series_of, values
-from remote_write import Sender, encoded
-from sections import write_section
-from slo_rules import BATCH, Server, running
+from benchmarks.fleet_series import Fleet, Planted, metric_of, series_of, values
+from benchmarks.remote_write import Sender, encoded
+from benchmarks.sections import write_section
+from benchmarks.slo_rules import BATCH, Server, running
 
 from tachoscope_alerts.compile import recordings
 from tachoscope_alerts.spec import files, policy
@@ -99,10 +99,15 @@ def _write(sender: Sender, series: list[Planted], times: np.ndarray, chance: np.
             sender.add(one.labels, samples)
 
 
-def queries(board: Board) -> dict[str, list[tuple[str, bool]]]:
-    """Return the expressions of each panel, of one job and all of everything else, and whether each asks for now only."""
-    chosen = [*CHOSEN, *(Choice(one.name, (ALL,), all_value=".*") for one in board.variables if one.name != "training_job")]
-    span = Span(0.0, RANGE_SECONDS, STEP_SECONDS)
+def queries(board: Board, choices: Sequence[Choice] = CHOSEN, seconds: float = RANGE_SECONDS) -> dict[str, list[tuple[str, bool]]]:
+    """Return the expressions of each panel, and whether each asks for now only.
+
+    Args:
+        choices: of variables; all is chosen of the others. seconds: that the board shows.
+    """
+    named = {choice.name for choice in choices}
+    chosen = [*choices, *(Choice(one.name, (ALL,), all_value=".*") for one in board.variables if one.name not in named)]
+    span = Span(0.0, seconds, STEP_SECONDS)
     return {
         panel["title"]: [(filling.query(target["expr"], chosen, span), target["instant"]) for target in panel["targets"]]
         for panel in to_json(board)["panels"]
@@ -145,7 +150,7 @@ def main() -> None:
     table = report(measured, count)
     print(table)
     if options.write:
-        write_section("board_queries", table)
+        write_section("board_queries", table, "python -m benchmarks.board_queries --write")
 
 
 def report(measured: dict[str, tuple[float, int]], count: int) -> str:

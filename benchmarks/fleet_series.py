@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from remote_write import Floats
+from benchmarks.remote_write import Floats
 
 from tachoscope_core.metrics import gpu as gpu_metrics
 from tachoscope_core.metrics import serving as serving_metrics
@@ -36,6 +36,9 @@ VALUES: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "what"): ("generation", "width"),
     ("", "level"): ("own", "ancestor"),
     ("", "provider"): ("aws",),
+    ("", "group"): ("dp", "tp"),
+    ("", "collective"): ("AllReduce", "AllGather"),
+    ("", "size_class"): ("medium", "large"),
     ("tachoscope_agent_errors_total", "part"): ("store", "journal", "state", "spool", "samples"),
     ("tachoscope_agent_http_refused_total", "reason"): ("unauthorised", "malformed", "too_slow", "too_many"),
     ("tachoscope_agent_otlp_exports_total", "outcome"): ("ok", "partial", "failed"),
@@ -86,6 +89,26 @@ RATES: dict[tuple[str, str], float] = {
     ("tachoscope_steps_total", ""): 0.5,
     ("tachoscope_checkpoint_verifications_total", "sound"): 0.001,
     ("tachoscope_gpu_energy_joules_total", ""): 600.0,
+    ("tachoscope_gpu_nvlink_bytes_total", ""): 5e10,
+    ("tachoscope_gpu_pcie_bytes_total", ""): 2e9,
+    ("tachoscope_host_cpu_seconds_total", "user"): 30.0,
+    ("tachoscope_host_cpu_seconds_total", "system"): 2.0,
+    ("tachoscope_host_cpu_seconds_total", "idle"): 64.0,
+    ("tachoscope_host_disk_bytes_total", ""): 1e8,
+    ("tachoscope_host_disk_operations_total", ""): 200.0,
+    ("tachoscope_host_disk_operation_seconds_total", ""): 0.05,
+    ("tachoscope_host_network_bytes_total", ""): 1e8,
+    ("tachoscope_host_infiniband_bytes_total", ""): 1e10,
+    ("tachoscope_nccl_bus_bytes_total", ""): 1e11,
+    ("tachoscope_nccl_lines_total", "counted"): 800.0,
+    ("tachoscope_agent_records_total", ""): 10.0,
+    ("tachoscope_agent_shipped_bytes_total", ""): 4000.0,
+    ("tachoscope_agent_shipped_objects_total", ""): 0.01,
+    ("tachoscope_engine_iterations_total", ""): 40.0,
+    ("tachoscope_engine_prompt_tokens_total", ""): 5000.0,
+    ("tachoscope_request_tokens_total", ""): 2000.0,
+    ("tachoscope_request_time_seconds_total", "prefill"): 1.0,
+    ("tachoscope_request_time_seconds_total", "decode"): 20.0,
 }
 """A second, by the first value of a label that says which; all other counters stand still, as errors do."""
 HISTOGRAM_RATES = {
@@ -94,6 +117,7 @@ HISTOGRAM_RATES = {
     "tachoscope_step_data_wait_ratio": 4.0,
     "tachoscope_job_sm_active_ratio": 0.5,
     "tachoscope_recovery_seconds": 0.0,
+    "tachoscope_nccl_collective_seconds": 100.0,
 }
 LEAST = {"tachoscope_job_sm_active_ratio": 0.9}
 """What all observations of a histogram are at least; of others half are in the first bucket, and the rest in the second."""
@@ -112,6 +136,15 @@ GAUGES: dict[str, float] = {
     "tachoscope_host_memory_bytes": 1e12,
     "tachoscope_gpu_memory_bytes": 4e10,
     "tachoscope_gpus_held": 8.0,
+    "tachoscope_gpu_clock_hertz": 1.7e9,
+    "tachoscope_gpu_power_watts": 600.0,
+    "tachoscope_gpu_temperature_celsius": 60.0,
+    "tachoscope_gpu_memory_utilization_ratio": 0.4,
+    "tachoscope_gpu_workload_memory_bytes": 4e10,
+    "tachoscope_gpu_link_bytes_per_second": 5e10,
+    "tachoscope_collector_duration_seconds": 0.004,
+    "tachoscope_agent_tick_duration_seconds": 0.003,
+    "tachoscope_compute_share_ratio": 0.96,
 }
 ONES = ("_up", "_active", "_success", "_info", "_synchronised", "tachoscope_gpus")
 """How gauges end that are 1, or the same number throughout, where all is well."""
@@ -144,8 +177,8 @@ class Fleet:
     def gpu_labels(self, node: int, local: int) -> Labels:
         return {"gpu": str(local), "uuid": f"GPU-{node:08x}-{local:04x}-4000-8000-000000000000", "mig": ""}
 
-    def entities(self, metric: Metric) -> Iterator[Labels]:
-        """Yield the labels of each thing that has this metric, without those of its kinds."""
+    def entities(self, metric: Metric, nodes: range | None = None) -> Iterator[Labels]:
+        """Yield the labels of each thing that has this metric, without those of its kinds; with `nodes`, of what is on these."""
         wanted = set(metric.labels)
         if metric.name in OF_THE_WATCH:
             jobs = range(self.jobs) if "training_job" in wanted else range(1)
@@ -153,19 +186,21 @@ class Fleet:
             yield from ({**watch, **({"training_job": f"pretrain-{job:04d}"} if "training_job" in wanted else {})} for job in jobs)
             return
         if "service" in wanted:
-            yield from self._services(wanted)
+            yield from self._services(wanted, nodes)
             return
         each = range(self.gpus) if wanted & {"rank", "gpu"} else range(1)
-        for node, local in itertools.product(range(self.nodes), each):
+        for node, local in itertools.product(range(self.nodes) if nodes is None else nodes, each):
             if metric.name in RARE and (node * 8 + local) % 100:
                 continue
             known = {**self.rank_labels(node, local), **self.gpu_labels(node, local), "host": f"node-{node:05d}"}
             yield {**self.node_labels(node), **{label: value for label, value in known.items() if label in wanted}}
 
-    def _services(self, wanted: set[str]) -> Iterator[Labels]:
+    def _services(self, wanted: set[str], nodes: range | None) -> Iterator[Labels]:
         models = range(self.models) if "model" in wanted else range(1)
         for service, model, replica in itertools.product(range(self.services), models, range(self.replicas)):
             node = (service * self.models + model) * self.replicas + replica
+            if nodes is not None and node not in nodes:
+                continue
             known = {"service": f"service-{service:02d}", "model": f"model-{model}"}
             yield {**self.node_labels(node), **{label: value for label, value in known.items() if label in wanted}}
 
@@ -193,11 +228,13 @@ def metric_of(name: str) -> Metric | None:
     return BY_NAME.get(name) or BY_NAME.get(plain)
 
 
-def series_of(name: str, fleet: Fleet, now: float) -> Iterator[Planted]:
-    """Yield all series of a name in the fleet."""
+def series_of(name: str, fleet: Fleet, now: float, nodes: range | None = None) -> Iterator[Planted]:
+    """Yield all series of a name in the fleet, or on these of its nodes."""
     metric = metric_of(name)
     assert metric is not None
-    entities = list(fleet.entities(metric))
+    entities = list(fleet.entities(metric, nodes))
+    if not entities:
+        return
     free = [label for label in metric.labels if label not in entities[0] and label != NAMESPACE]  # a fleet outside of Kubernetes
     combinations = [dict(zip(free, values, strict=True)) for values in _combinations(metric, free)]
     bounds = [*map(str, metric.buckets), "+Inf"] if name.endswith("_bucket") else [""]

@@ -6,25 +6,20 @@ real Prometheus by remote write: as OpenMetrics for promtool they are 20 GB of t
 in its head. What is written reaches ten minutes into the future, so that nothing is written while rules are evaluated. Groups with
 longer intervals are evaluated each minute, which costs the same each time.
 
-    python benchmarks/slo_rules.py                           # ten minutes
-    python benchmarks/slo_rules.py --nodes 50 --days 1       # a look
-    python benchmarks/slo_rules.py --write                   # and write docs/develop/measurements.md
+    python -m benchmarks.slo_rules                           # ten minutes
+    python -m benchmarks.slo_rules --nodes 50 --days 1       # a look
+    python -m benchmarks.slo_rules --write                   # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.parse
-import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,9 +29,10 @@ from typing import Any
 
 import numpy as np
 import yaml
-from fleet_series import Fleet, Planted, names_in, series_of, values
-from remote_write import Sender, encoded
-from sections import write_section
+from benchmarks.fleet_series import Fleet, Planted, names_in, series_of, values
+from benchmarks.remote_write import Sender, encoded
+from benchmarks.sections import write_section
+from benchmarks.server_process import ServerProcess, free_port
 
 from tachoscope_alerts.compile.sli_expressions import TOTAL, bad_events, error_ratio, total_events
 from tachoscope_alerts.spec.burn_rate_windows import DAY, Timing, seconds_of
@@ -46,10 +42,6 @@ from tachoscope_core import yaml_text
 from tachoscope_core.metrics.metric import IDENTITY
 
 ALERTS = Path(__file__).parent.parent / "alerts"
-TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS / name) for name in ("generators", "servers", "support", "trainings", "node")]
-
-from processes import free_port, wait_for  # noqa: E402
 
 CORES = 2
 BAR_SECONDS = 1.0
@@ -75,38 +67,22 @@ class Group:
         return statistics.median(self.seconds)
 
 
-class Server:
+class Server(ServerProcess):
     """A real Prometheus on two cores, without rules at first."""
 
     def __init__(self, folder: Path) -> None:
-        self.port, self._rules = free_port(), folder / "rules"
+        port, self._rules = free_port(), folder / "rules"
         self._rules.mkdir()
         (folder / "prometheus.yml").write_text(
             yaml.safe_dump({"global": {"evaluation_interval": "30s"}, "rule_files": [f"{self._rules}/*.yaml"]})
         )
         command = [
             *("prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb"),
-            *(f"--web.listen-address=127.0.0.1:{self.port}", "--web.enable-remote-write-receiver", "--web.enable-lifecycle"),
+            *(f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver", "--web.enable-lifecycle"),
             *("--storage.tsdb.min-block-duration=60d", "--storage.tsdb.max-block-duration=60d"),
             "--storage.tsdb.retention.time=90d",
         ]
-        self._log = (folder / "log").open("wb")
-        environ = {**os.environ, "GOMAXPROCS": str(CORES)}
-        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env=environ)
-        wait_for(lambda: urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready").status == 200)
-
-    def ask(self, path: str, **query: str) -> Any:
-        return json.loads(self.answer(path, **query))["data"]
-
-    def answer(self, path: str, **query: str) -> bytes:
-        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=120) as answer:
-            content: bytes = answer.read()
-        return content
-
-    def value(self, query: str) -> float:
-        found = self.ask("query", query=query)["result"]
-        return float(found[0]["value"][1]) if found else 0.0
+        super().__init__(command, port, folder / "log", ready="/-/ready", environ={"GOMAXPROCS": str(CORES)})
 
     def take(self, files: Sequence[Path]) -> None:
         """Take rule files, with each interval of minutes made one of one minute."""
@@ -114,20 +90,7 @@ class Server:
             (self._rules / path.name).write_text(
                 re.sub(r"interval: \d+[mh]$", "interval: 1m", path.read_text(), flags=re.MULTILINE)
             )
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/-/reload", method="POST")
-        urllib.request.urlopen(request, timeout=120)
-
-    def metric(self, name: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
-            found = re.search(rf"^{name} (\S+)$", answer.read().decode(), flags=re.MULTILINE)
-        return float(found[1]) if found else 0.0
-
-    def cpu_seconds(self) -> float:
-        user, system = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-    def resident_mib(self) -> float:
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+        self.post("/-/reload")
 
 
 @contextlib.contextmanager
@@ -136,8 +99,7 @@ def running(folder: Path) -> Iterator[Server]:
     try:
         yield server
     finally:
-        server.process.kill()
-        server.process.wait()
+        server.end()
 
 
 def reads(files: Sequence[Path]) -> dict[str, tuple[float, float]]:
@@ -293,7 +255,7 @@ def main() -> None:
         table = report(groups, len(rules), memory, (wall, cpu), compared(server, slos))
     print(table)
     if options.write:
-        write_section("slo_rules", table)
+        write_section("slo_rules", table, "python -m benchmarks.slo_rules --write")
 
 
 def report(

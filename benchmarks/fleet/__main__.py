@@ -1,0 +1,127 @@
+"""The gate on what a fleet costs (docs/guides/scale.md).
+
+A simulator serves the pages of many agents; a real Prometheus with all rules scrapes them and writes them on into a real
+VictoriaMetrics. Then all rules and panels are asked on both, and what was measured is held against budgets.yaml beside this file. The
+exit status is 1 when a budget is exceeded, or an answer differs without a reason in differences.yaml beside this file.
+
+    python -m benchmarks.fleet                                               # 1,250 nodes at 60 s, a quarter of an hour
+    python -m benchmarks.fleet --nodes 50 --minutes 3 --scrape-seconds 15    # a look
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.fleet import budgets, figures, report, servers
+from benchmarks.fleet.comparison import Compared, compare
+from benchmarks.fleet.expressions import of_rules, panels
+from benchmarks.fleet.simulator import fleet_of
+from benchmarks.server_process import ServerProcess, wait_for
+
+STEP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How large a run is, and how long."""
+
+    nodes: int = 1250
+    minutes: float = 10.0
+    scrape_seconds: float = 60.0
+    rule_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run gave; compared: None without VictoriaMetrics."""
+
+    figures: figures.Figures
+    panels: dict[str, float]
+    compared: Compared | None
+    exceeded: list[str]
+
+    @property
+    def failures(self) -> list[str]:
+        """A line for each reason to fail."""
+        different = self.compared.unexplained if self.compared else []
+        return [*self.exceeded, *(f"{one.expression.where}: {one.what}" for one in different)]
+
+
+@contextlib.contextmanager
+def ending(server: ServerProcess | None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if server is not None:
+            server.end()
+
+
+def run(options: Options, folder: Path) -> Result:
+    """Run the fleet and measure it; what the servers print and keep goes into the folder."""
+    agents = servers.simulator(folder, options.nodes, options.scrape_seconds)
+    with ending(agents), contextlib.ExitStack() as stack:
+        store = servers.victoria_metrics(folder)
+        stack.enter_context(ending(store))
+        prometheus = servers.prometheus(
+            folder, agents, store, scrape_seconds=options.scrape_seconds, rule_seconds=options.rule_seconds
+        )
+        stack.enter_context(ending(prometheus))
+        return _measured(options, folder, agents, prometheus, store)
+
+
+def _measured(
+    options: Options, folder: Path, agents: ServerProcess, prometheus: ServerProcess, store: ServerProcess | None
+) -> Result:
+    fleet, seconds = fleet_of(options.nodes), options.minutes * 60.0
+    scrapes = max(int(seconds / options.scrape_seconds), 2)
+    watched = f'count_over_time(up{{job="{servers.WATCH}"}}[1d])'
+    wait_for(lambda: prometheus.value(watched) >= scrapes, seconds=2.0 * seconds + 120.0)
+    at = time.time()
+    if store is not None:
+        sent = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds"
+        wait_for(lambda: prometheus.metric(sent) > at, seconds=4.0 * options.scrape_seconds + 60.0)
+    asked = panels(fleet, seconds)
+    found = {
+        **figures.of_pages(prometheus, fleet, at),
+        **figures.of_wire(agents, fleet),
+        **figures.of_prometheus(prometheus, folder, fleet, seconds),
+        **({} if store is None else figures.of_store(prometheus, store, folder)),
+    }
+    taken = dict(figures.of_panels(prometheus, asked, seconds, STEP_SECONDS, at))
+    found["dearest_panel_seconds"] = max(taken.values())
+    found["simulator_mib"] = agents.resident_mib()
+    expressions = [*of_rules(), *(one for panel in asked for one in panel.expressions)]
+    compared = None if store is None else compare(prometheus, store, expressions, at)
+    return Result(found, taken, compared, budgets.exceeded(budgets.load(), found, options.nodes))
+
+
+def main() -> None:
+    plain = Options()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=plain.nodes)
+    parser.add_argument("--minutes", type=float, default=plain.minutes, help="of scrapes, before anything is asked")
+    parser.add_argument("--scrape-seconds", type=float, default=plain.scrape_seconds)
+    parser.add_argument("--rule-seconds", type=float, default=plain.rule_seconds, help="between two evaluations of each group")
+    parser.add_argument("--json", type=Path, help="write the figures into this file")
+    chosen = parser.parse_args()
+    options = Options(chosen.nodes, chosen.minutes, chosen.scrape_seconds, chosen.rule_seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        result = run(options, Path(folder))
+    if chosen.json:
+        chosen.json.write_text(json.dumps(result.figures, indent=1))
+    print(report.text(result.figures, result.panels, result.compared))
+    for line in result.failures:
+        print(f"over budget or different: {line}", file=sys.stderr)
+    sys.exit(1 if result.failures else 0)
+
+
+if __name__ == "__main__":
+    main()

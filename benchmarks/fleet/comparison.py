@@ -1,0 +1,121 @@
+"""Whether two servers give the same values for an expression at one moment, and which differences are by design."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import HTTPError
+
+from benchmarks.fleet.expressions import Expression
+from benchmarks.server_process import ServerProcess
+
+from tachoscope_core import yaml_text
+
+TOLERANCE = 1e-6
+DIFFERENCES = Path(__file__).parent / "differences.yaml"
+Values = Mapping[frozenset[tuple[str, str]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A difference that is by design.
+
+    Attributes:
+        expressions: a pattern that is found in the expressions that it is allowed for. tolerance: relative, of values.
+        series: whether one of the servers may have series that the other does not have.
+    """
+
+    reason: str
+    expressions: str
+    tolerance: float = TOLERANCE
+    series: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What two servers answer differently; reason: why it is by design, empty if nothing says so."""
+
+    expression: Expression
+    what: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How many expressions had an answer on both sides, and which answers differ."""
+
+    asked: int
+    answered: int
+    differences: Sequence[Difference]
+
+    @property
+    def unexplained(self) -> list[Difference]:
+        return [one for one in self.differences if not one.reason]
+
+
+def allowed() -> list[Allowed]:
+    return [Allowed(**one) for one in yaml_text.load(DIFFERENCES.read_text())]
+
+
+def compare(first: ServerProcess, second: ServerProcess, expressions: Sequence[Expression], at: float) -> Compared:
+    """Ask both servers for all expressions at a moment in Unix seconds."""
+    designed, answered = allowed(), 0
+    differences = []
+    for one in expressions:
+        ours, theirs = _asked(first, one.text, at), _asked(second, one.text, at)
+        if isinstance(ours, str) or isinstance(theirs, str):
+            differences.append(Difference(one, f"refused: {ours if isinstance(ours, str) else theirs}"))
+            continue
+        answered += bool(ours)
+        if found := _difference(one, ours, theirs, designed):
+            differences.append(found)
+    return Compared(len(expressions), answered, differences)
+
+
+def _asked(server: ServerProcess, query: str, at: float) -> Values | str:
+    try:
+        data = server.ask("query", query=query, time=f"{at:.3f}")
+    except HTTPError as error:
+        return error.read().decode(errors="replace")[:300]
+    rows = data["result"]
+    if data["resultType"] == "scalar":
+        return {frozenset(): float(rows[1])}
+    return {frozenset(row["metric"].items()): float(row["value"][1]) for row in rows}
+
+
+def _difference(one: Expression, ours: Values, theirs: Values, designed: Sequence[Allowed]) -> Difference | None:
+    only = [*_named("first", ours.keys() - theirs.keys()), *_named("second", theirs.keys() - ours.keys())]
+    furthest = (
+        max((_apart(ours[key], theirs[key]), str(_words(key))) for key in ours.keys() & theirs.keys())
+        if ours.keys() & theirs.keys()
+        else (0.0, "")
+    )
+    if not only and furthest[0] <= TOLERANCE:
+        return None
+    what = f"{furthest[0]:.2g} apart at most, {furthest[1]}" if furthest[0] > TOLERANCE else ""
+    what = "; ".join([*([what] if what else []), *only[:2], *([f"and {len(only) - 2} more"] if len(only) > 2 else [])])
+    fits = (
+        each.reason
+        for each in designed
+        if re.search(each.expressions, one.text) and furthest[0] <= each.tolerance and (each.series or not only)
+    )
+    return Difference(one, what, next(fits, ""))
+
+
+def _named(side: str, keys: set[frozenset[tuple[str, str]]]) -> Iterator[str]:
+    yield from (f"only the {side} has {_words(key)}" for key in sorted(keys, key=_words))
+
+
+def _words(key: frozenset[tuple[str, str]]) -> str:
+    return "{" + ", ".join(f'{name}="{value}"' for name, value in sorted(key)) + "}"
+
+
+def _apart(first: float, second: float) -> float:
+    if first == second or (math.isnan(first) and math.isnan(second)):
+        return 0.0
+    if not (math.isfinite(first) and math.isfinite(second)):
+        return math.inf
+    return abs(first - second) / max(abs(first), abs(second))
