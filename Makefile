@@ -9,6 +9,7 @@ READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
 RUNS ?= 30
 OUT ?= build/lab
+NODES ?= 1250
 LOCKER := $(shell sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements.lock)
 SBOM_MAKER := cyclonedx-bom==7.5.0
 
@@ -16,7 +17,7 @@ SBOM_MAKER := cyclonedx-bom==7.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help system-packages demo test side-by-side alone-computing alone-waiting matrix lowest bars bench lab lint generate boards pages site lock sbom clean
+.PHONY: help system-packages demo test side-by-side alone-computing alone-waiting matrix lowest bars bench fleet lab lint generate boards pages site lock sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -75,6 +76,10 @@ bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints
 	$(BIN)/python benchmarks/profile_idle.py --write
 	$(BIN)/python benchmarks/profile_starts.py --write
 	$(BIN)/python benchmarks/install_matrix.py --write
+
+fleet: $(READY) ## hold what 1,250 nodes cost Prometheus and VictoriaMetrics against benchmarks/fleet/budgets.yaml (NODES=1250, a quarter of an hour)
+	@.ci/system-packages fleet
+	$(BIN)/python -m benchmarks.fleet --nodes $(NODES)
 
 lab: system-packages $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/develop/accuracy.md (days; it goes on where it was interrupted)
 	$(BIN)/python -m benchmarks.lab --set development --runs-per-class $(RUNS) --out $(OUT)

@@ -145,6 +145,8 @@ GAUGES: dict[str, float] = {
     "tachoscope_collector_duration_seconds": 0.004,
     "tachoscope_agent_tick_duration_seconds": 0.003,
     "tachoscope_compute_share_ratio": 0.96,
+    "tachoscope_host_cpu_cores": 96.0,
+    "tachoscope_host_infiniband_link_rate_bytes_per_second": 5e10,
 }
 ONES = ("_up", "_active", "_success", "_info", "_synchronised", "tachoscope_gpus")
 """How gauges end that are 1, or the same number throughout, where all is well."""

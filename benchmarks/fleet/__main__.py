@@ -1,11 +1,11 @@
 """The gate on what a fleet costs (docs/guides/scale.md).
 
 A simulator serves the pages of many agents; a real Prometheus with all rules scrapes them and writes them on into a real
-VictoriaMetrics. Then all rules and panels are asked on both, and what was measured is held against budgets.yaml beside this file. The
-exit status is 1 when a budget is exceeded, or an answer differs without a reason in differences.yaml beside this file.
+VictoriaMetrics. Then all rules and panels are asked on both, and what was measured is held against budgets.yaml beside this file.
+The exit status is 1 when a budget is exceeded, or an answer differs without a reason in differences.yaml beside this file.
 
-    python -m benchmarks.fleet                                               # 1,250 nodes at 60 s, a quarter of an hour
-    python -m benchmarks.fleet --nodes 50 --minutes 3 --scrape-seconds 15    # a look
+    python -m benchmarks.fleet                                               # 1,250 nodes, a quarter of an hour, 12 GiB
+    python -m benchmarks.fleet --nodes 50 --minutes 5 --scrape-seconds 15    # a look
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -23,10 +24,12 @@ from pathlib import Path
 from benchmarks.fleet import budgets, figures, report, servers
 from benchmarks.fleet.comparison import Compared, compare
 from benchmarks.fleet.expressions import of_rules, panels
+from benchmarks.fleet.schedule import CYCLE_SCRAPES
 from benchmarks.fleet.simulator import fleet_of
 from benchmarks.server_process import ServerProcess, wait_for
 
 STEP_SECONDS = 30.0
+QUIET_SECONDS = 150.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +37,18 @@ class Options:
     """How large a run is, and how long."""
 
     nodes: int = 1250
-    minutes: float = 10.0
-    scrape_seconds: float = 60.0
+    minutes: float = 8.0
+    scrape_seconds: float = 30.0
     rule_seconds: float = 30.0
+
+    @property
+    def seconds(self) -> float:
+        return self.minutes * 60.0
+
+    @property
+    def cycles(self) -> int:
+        """After how many cycles the fleet is quiet: so long before the end that no short window reaches back to them."""
+        return max(int((self.seconds - QUIET_SECONDS) / (CYCLE_SCRAPES * self.scrape_seconds)), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ def ending(server: ServerProcess | None) -> Iterator[None]:
 
 def run(options: Options, folder: Path) -> Result:
     """Run the fleet and measure it; what the servers print and keep goes into the folder."""
-    agents = servers.simulator(folder, options.nodes, options.scrape_seconds)
+    agents = servers.simulator(folder, options.nodes, options.scrape_seconds, options.cycles)
     with ending(agents), contextlib.ExitStack() as stack:
         store = servers.victoria_metrics(folder)
         stack.enter_context(ending(store))
@@ -80,7 +92,7 @@ def run(options: Options, folder: Path) -> Result:
 def _measured(
     options: Options, folder: Path, agents: ServerProcess, prometheus: ServerProcess, store: ServerProcess | None
 ) -> Result:
-    fleet, seconds = fleet_of(options.nodes), options.minutes * 60.0
+    fleet, seconds = fleet_of(options.nodes), options.seconds
     scrapes = max(int(seconds / options.scrape_seconds), 2)
     watched = f'count_over_time(up{{job="{servers.WATCH}"}}[1d])'
     wait_for(lambda: prometheus.value(watched) >= scrapes, seconds=2.0 * seconds + 120.0)
@@ -112,6 +124,7 @@ def main() -> None:
     parser.add_argument("--rule-seconds", type=float, default=plain.rule_seconds, help="between two evaluations of each group")
     parser.add_argument("--json", type=Path, help="write the figures into this file")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no server is left behind
     options = Options(chosen.nodes, chosen.minutes, chosen.scrape_seconds, chosen.rule_seconds)
     with tempfile.TemporaryDirectory() as folder:
         result = run(options, Path(folder))

@@ -25,21 +25,24 @@ class Allowed:
 
     Attributes:
         expressions: a pattern that is found in the expressions that it is allowed for. tolerance: relative, of values.
-        series: whether one of the servers may have series that the other does not have.
+        series: whether one of the servers may have series that the other does not have. ties: whether values are compared in
+            their order where the series differ: of equal ones, either may be chosen.
     """
 
     reason: str
     expressions: str
     tolerance: float = TOLERANCE
     series: bool = False
+    ties: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What two servers answer differently; reason: why it is by design, empty if nothing says so."""
+    """What two servers answer differently; apart: relative, at most; reason: why it is by design, empty if nothing says so."""
 
     expression: Expression
     what: str
+    apart: float = 0.0
     reason: str = ""
 
 
@@ -83,26 +86,32 @@ def _asked(server: ServerProcess, query: str, at: float) -> Values | str:
     rows = data["result"]
     if data["resultType"] == "scalar":
         return {frozenset(): float(rows[1])}
-    return {frozenset(row["metric"].items()): float(row["value"][1]) for row in rows}
+    named = {frozenset(row["metric"].items()): float(row["value"][1]) for row in rows}
+    # VictoriaMetrics keeps the metric's name where a function does not change what is meant, as in avg_over_time.
+    unnamed = {frozenset(pair for pair in key if pair[0] != "__name__"): value for key, value in named.items()}
+    return unnamed if len(unnamed) == len(named) else named
 
 
 def _difference(one: Expression, ours: Values, theirs: Values, designed: Sequence[Allowed]) -> Difference | None:
     only = [*_named("first", ours.keys() - theirs.keys()), *_named("second", theirs.keys() - ours.keys())]
-    furthest = (
-        max((_apart(ours[key], theirs[key]), str(_words(key))) for key in ours.keys() & theirs.keys())
-        if ours.keys() & theirs.keys()
-        else (0.0, "")
-    )
+    apart = [(_apart(ours[key], theirs[key]), _words(key)) for key in ours.keys() & theirs.keys()]
+    furthest = max(apart, default=(0.0, ""))
     if not only and furthest[0] <= TOLERANCE:
         return None
     what = f"{furthest[0]:.2g} apart at most, {furthest[1]}" if furthest[0] > TOLERANCE else ""
     what = "; ".join([*([what] if what else []), *only[:2], *([f"and {len(only) - 2} more"] if len(only) > 2 else [])])
-    fits = (
-        each.reason
-        for each in designed
-        if re.search(each.expressions, one.text) and furthest[0] <= each.tolerance and (each.series or not only)
-    )
-    return Difference(one, what, next(fits, ""))
+    fits = (each.reason for each in designed if re.search(each.expressions, one.text) and _allows(each, ours, theirs))
+    return Difference(one, what, furthest[0], next(fits, ""))
+
+
+def _allows(allowed: Allowed, ours: Values, theirs: Values) -> bool:
+    if ours.keys() != theirs.keys() and allowed.ties and len(ours) == len(theirs):
+        pairs = list(zip(sorted(ours.values()), sorted(theirs.values()), strict=True))
+    elif ours.keys() != theirs.keys() and not allowed.series:
+        return False
+    else:
+        pairs = [(ours[key], theirs[key]) for key in ours.keys() & theirs.keys()]
+    return all(_apart(*pair) <= allowed.tolerance for pair in pairs)
 
 
 def _named(side: str, keys: set[frozenset[tuple[str, str]]]) -> Iterator[str]:

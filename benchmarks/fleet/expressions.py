@@ -60,10 +60,6 @@ def panels(fleet: Fleet, seconds: float) -> list[Panel]:
 
 def _choices(board: Board, fleet: Fleet) -> list[Choice]:
     """Return what is chosen of the variables that do not take all."""
-    known = {
-        "training_job": fleet.job_labels(0)["training_job"],
-        "node": fleet.node_labels(0)["instance"],
-        "slo": "training-goodput",
-    }
+    known = {**fleet.job_labels(0), "node": fleet.node_labels(0)["instance"], "slo": "training-goodput"}
     # A matcher on the Kubernetes namespace of a fleet that is not in one takes what is empty.
     return [Choice(one.name, (known.get(one.name, ""),)) for one in board.variables if one.one or one.some]

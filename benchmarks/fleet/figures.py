@@ -70,13 +70,12 @@ def of_prometheus(prometheus: ServerProcess, folder: Path, fleet: Fleet, seconds
 def of_store(prometheus: ServerProcess, store: ServerProcess, folder: Path) -> Figures:
     """Return what VictoriaMetrics took in, and what that costs it."""
     store.get("/internal/force_flush")
-    rows = store.metric("vm_rows_added_to_storage_total")
-    data = _size(folder / "victoria-metrics" / "data")
+    rows, series = store.metric("vm_rows_added_to_storage_total"), store.metric("vm_new_timeseries_created_total")
+    data, index = (_size(folder / "victoria-metrics" / name) for name in ("data", "indexdb"))
     return {
         "store_samples": rows,
         "store_bytes_sample": data / rows,
-        "store_index_bytes_series": _size(folder / "victoria-metrics" / "indexdb")
-        / store.metric("vm_new_timeseries_created_total"),
+        "store_index_bytes_series": index / series,
         "store_mib": store.resident_mib(),
         "samples_not_sent": prometheus.metric("prometheus_remote_storage_samples_failed_total")
         + prometheus.metric("prometheus_remote_storage_samples_dropped_total"),

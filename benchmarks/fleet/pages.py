@@ -25,7 +25,6 @@ OF_WATCH = tuple(metric for metric in METRICS if metric.name in OF_THE_WATCH)
 UP_SECONDS = 86_400.0
 """How long nodes and jobs have run when the fleet is first looked at."""
 SWING = 0.02
-_START = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class Page:
 
     def _values(self, now: float, lives: Lives) -> Floats:
         passed = np.where(self.of_job, now - lives.job, now - lives.node)
-        counted = np.where(self.levels > 0.0, _START + self.levels * passed, 0.0)
+        counted = self.levels * passed
         counted = np.where(self.is_whole, np.floor(counted), counted)
         noise = np.random.default_rng((self.seed, int(now * 1000.0))).uniform(1.0 - SWING, 1.0, self.levels.size)
         return np.where(self.is_gauge, np.where(self.swings, self.levels * noise, self.levels), counted)

@@ -20,8 +20,11 @@ def text(figures: Mapping[str, float], panels: Mapping[str, float], compared: Co
 
 
 def _differences(compared: Compared) -> list[str]:
-    by_reason = Counter(one.reason or "NO REASON" for one in compared.differences)
+    by_reason = Counter(one.reason or "no reason is known" for one in compared.differences)
+    furthest = {
+        one.reason: max(each.apart for each in compared.differences if each.reason == one.reason) for one in compared.differences
+    }
     same = compared.asked - len(compared.differences)
     rows = [f"{compared.asked} expressions, {compared.answered} with an answer; VictoriaMetrics gives the same for {same}.", ""]
-    rows += [f"- {count} differ: {reason}" for reason, count in by_reason.most_common()]
-    return rows
+    rows += [f"- {count} differ, by {furthest.get(reason, 0.0):.2g} at most: {reason}" for reason, count in by_reason.most_common()]
+    return [*rows, "", *(f"- {one.expression.where}: {one.what}: `{one.expression.text}`" for one in compared.unexplained)]

@@ -1,7 +1,8 @@
 """What goes on in the simulated fleet: nodes restart, are away, answer too late or join late, and jobs end and are started again.
 
 Everything follows from the time since the fleet began, in cycles of eight scrapes, so that it is the same in each run. In 25 nodes
-one does each of these: far more than in a real fleet, as each has to be seen in a few minutes.
+one does each of these: far more than in a real fleet, as each has to be seen in a few minutes. After some cycles the fleet is quiet,
+so that rates over short windows can be compared without what they make of counters that begin again.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ class Schedule:
     """When what happens.
 
     Attributes:
-        begin: of the fleet, in Unix seconds. scrape_seconds: between two scrapes of a page.
+        begin: of the fleet, in Unix seconds. scrape_seconds: between two scrapes of a page. cycles: until the fleet is quiet.
     """
 
     fleet: Fleet
     begin: float
     scrape_seconds: float
+    cycles: int = 1
 
     def joined(self, node: int, now: float) -> bool:
         """Whether service discovery knows the node: some come in the middle of the first cycle."""
@@ -53,11 +55,15 @@ class Schedule:
         return Lives(booted, max(booted, started), run)
 
     def _place(self, now: float) -> float:
-        return (now - self.begin) / self.scrape_seconds % CYCLE_SCRAPES
+        return self._scrapes(now) % CYCLE_SCRAPES
+
+    def _scrapes(self, now: float) -> float:
+        """Return how many scrapes have passed, in which something can have happened."""
+        return min((now - self.begin) / self.scrape_seconds, self.cycles * CYCLE_SCRAPES)
 
     def _cycles(self, now: float, place: float) -> int:
         """Return how often this place in a cycle was passed."""
-        return int(((now - self.begin) / self.scrape_seconds - place) // CYCLE_SCRAPES) + 1
+        return int((self._scrapes(now) - place) // CYCLE_SCRAPES) + 1
 
     def _moment(self, cycle: int, place: float) -> float:
         return self.begin + (cycle * CYCLE_SCRAPES + place) * self.scrape_seconds

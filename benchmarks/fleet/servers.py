@@ -17,12 +17,13 @@ CORES = 2
 AGENTS, WATCH = "tachoscope", "tachoscope-watch"
 
 
-def simulator(folder: Path, nodes: int, scrape_seconds: float) -> ServerProcess:
-    """Start the agents' pages."""
+def simulator(folder: Path, nodes: int, scrape_seconds: float, cycles: int) -> ServerProcess:
+    """Start the agents' pages of a fleet that is quiet after so many cycles."""
     port = free_port()
     command = [
         *(sys.executable, "-m", "benchmarks.fleet.simulator", f"--nodes={nodes}", f"--port={port}"),
         *(f"--scrape-seconds={scrape_seconds}", f"--timeout={timeout(scrape_seconds)}"),
+        f"--cycles={cycles}",
     ]
     return ServerProcess(command, port, folder / "simulator.log", ready="/targets", environ={}, folder=ROOT)
 

@@ -93,8 +93,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--scrape-seconds", type=float, required=True)
     parser.add_argument("--timeout", type=float, default=10.0, help="of a scrape, in seconds")
+    parser.add_argument("--cycles", type=int, default=1, help="of eight scrapes each, until nothing unusual happens any more")
     options = parser.parse_args()
-    schedule = Schedule(fleet_of(options.nodes), time.time(), options.scrape_seconds)
+    schedule = Schedule(fleet_of(options.nodes), time.time(), options.scrape_seconds, options.cycles)
     app = Simulator(schedule, options.port, options.timeout).app()
     uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="warning", access_log=False)
 

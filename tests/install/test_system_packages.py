@@ -91,6 +91,16 @@ def test_the_demo_asks_for_nothing_that_only_tests_need(machine: Machine) -> Non
     assert machine.look("demo").returncode == 0
 
 
+def test_the_gate_of_a_fleet_asks_for_its_two_servers_only(machine: Machine) -> None:
+    machine.lacks(*PROGRAMS)
+    machine.program("promtool")
+
+    done = machine.look("fleet")
+
+    assert done.returncode == 1
+    assert "make fleet needs Debian's packages prometheus victoria-metrics," in done.stderr
+
+
 def test_a_python_without_venv_is_given_its_own_package(machine: Machine) -> None:
     version = "python{}.{}-venv".format(*sys.version_info[:2])
     bare = f'#!/bin/bash\n[ "$2" = "import ensurepip" ] && exit 1\nexec "{sys.executable}" "$@"\n'
