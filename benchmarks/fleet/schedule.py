@@ -1,8 +1,8 @@
 """What goes on in the simulated fleet: nodes restart, are away, answer too late or join late, and jobs end and are started again.
 
 Everything follows from the time since the fleet began, in cycles of eight scrapes, so that it is the same in each run. In 25 nodes
-one does each of these: far more than in a real fleet, as each has to be seen in a few minutes. After some cycles the fleet is quiet,
-so that rates over short windows can be compared without what they make of counters that begin again.
+one does each of these: far more than in a real fleet, as each has to be seen in a few minutes. After some cycles the fleet is
+quiet, so that rates over short windows can be compared without what servers make of counters that begin again.
 """
 
 from __future__ import annotations

@@ -69,6 +69,14 @@ def test_some_nodes_join_late(node: int, is_joined: bool) -> None:
     assert SCHEDULE.joined(node, BEGIN + CYCLE_SCRAPES * SCRAPE)
 
 
+def test_after_its_cycles_nothing_unusual_happens_in_the_fleet() -> None:
+    moments = [BEGIN + (CYCLE_SCRAPES + n / 4) * SCRAPE for n in range(4 * CYCLE_SCRAPES)]
+
+    for node in range(FLEET.nodes):
+        assert len({SCHEDULE.lives(node, now) for now in moments}) == 1
+        assert not any(SCHEDULE.away(node, now) or SCHEDULE.delay(node, now, 10.0) for now in moments)
+
+
 def test_some_nodes_are_away_or_answer_after_the_scrape_gave_up_once_a_cycle() -> None:
     moments = [BEGIN + n * SCRAPE for n in range(CYCLE_SCRAPES)]
 
