@@ -18,20 +18,19 @@ TIMES = 3
 
 
 def of_pages(prometheus: ServerProcess, fleet: Fleet, at: float) -> Figures:
-    """Return how many series the agents' pages have."""
+    """Return how many series the agents' pages have, of the node that has the most."""
 
-    def series(selector: str) -> float:
-        """Return how many series there are on the node that has the most."""
-        asked = f'max(count by (instance) ({{job="{AGENTS}",__name__=~"tachoscope_.+"{selector}}}))'
-        found = prometheus.ask("query", query=asked, time=f"{at:.3f}")["result"]
-        return float(found[0]["value"][1]) if found else 0.0
+    def first(query: str) -> tuple[dict[str, str], float]:
+        (row,) = prometheus.ask("query", query=query, time=f"{at:.3f}")["result"]
+        return row["metric"], float(row["value"][1])
 
-    page = series("")
+    labels, page = first(f'topk(1, scrape_samples_scraped{{job="{AGENTS}"}})')
+    of_node = f'__name__=~"tachoscope_.+",instance="{labels["instance"]}"'
     return {
         "series_page": page,
-        "series_gpu": page / fleet.gpus,
-        "series_of_gpu": series(',gpu!=""') / fleet.gpus,
-        "series_of_rank": series(',gpu="",training_job!=""') / fleet.gpus,
+        "series_page_gpu": page / fleet.gpus,
+        "series_gpu": first(f'count({{{of_node},gpu!=""}})')[1] / fleet.gpus,
+        "series_rank": first(f'count({{{of_node},gpu="",training_job!=""}})')[1] / fleet.gpus,
     }
 
 
