@@ -32,14 +32,14 @@ class ServerProcess:
     def __init__(
         self, command: Sequence[str], port: int, log: Path, *, ready: str, environ: Mapping[str, str], folder: Path | None = None
     ) -> None:
-        self.port, self.log = port, log
+        self.port, self.log, self.name = port, log, command[0]
         with log.open("wb") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **environ}, cwd=folder)
         wait_for(lambda: self._answers(ready))
 
     def _answers(self, ready: str) -> bool:
         if self.process.poll() is not None:
-            raise SystemExit(f"{self.process.args[0]} ended: {self.log.read_text()[-2000:]}")  # type: ignore[index]
+            raise SystemExit(f"{self.name} ended: {self.log.read_text()[-2000:]}")
         return self.get(ready) is not None
 
     def end(self) -> None:

@@ -30,6 +30,9 @@ from benchmarks.server_process import ServerProcess, wait_for
 
 STEP_SECONDS = 30.0
 QUIET_SECONDS = 150.0
+MOST_CYCLES = 2
+COMPARABLE_SECONDS = 15.0
+"""Rules take rates over a minute: of fewer than four scrapes two servers make what they like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,12 @@ class Options:
     @property
     def cycles(self) -> int:
         """After how many cycles the fleet is quiet: so long before the end that no short window reaches back to them."""
-        return max(int((self.seconds - QUIET_SECONDS) / (CYCLE_SCRAPES * self.scrape_seconds)), 1)
+        return min(max(int((self.seconds - QUIET_SECONDS) / (CYCLE_SCRAPES * self.scrape_seconds)), 1), MOST_CYCLES)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run gave; compared: None without VictoriaMetrics."""
+    """What a run gave; compared: None without VictoriaMetrics, or where scrapes are too seldom for it."""
 
     figures: figures.Figures
     panels: dict[str, float]
@@ -100,18 +103,27 @@ def _measured(
     if store is not None:
         sent = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds"
         wait_for(lambda: prometheus.metric(sent) > at, seconds=4.0 * options.scrape_seconds + 60.0)
-    asked = panels(fleet, seconds)
     found = {
         **figures.of_pages(prometheus, fleet, at),
         **figures.of_wire(agents, fleet),
         **figures.of_prometheus(prometheus, folder, fleet, seconds),
         **({} if store is None else figures.of_store(prometheus, store, folder)),
+        "simulator_mib": agents.resident_mib(),
     }
-    taken = dict(figures.of_panels(prometheus, asked, seconds, STEP_SECONDS, at))
-    found["dearest_panel_seconds"] = max(taken.values())
-    found["simulator_mib"] = agents.resident_mib()
+    agents.end()
+    # Then neither scrapes nor rules take processor time from what is asked.
+    up = f'count(up{{job="{servers.AGENTS}"}} == 1) or vector(0)'
+    wait_for(lambda: prometheus.value(up) == 0.0, seconds=4.0 * options.scrape_seconds + 60.0)
+    return _asked(options, prometheus, store, found, at)
+
+
+def _asked(options: Options, prometheus: ServerProcess, store: ServerProcess | None, found: figures.Figures, at: float) -> Result:
+    asked = panels(fleet_of(options.nodes), options.seconds)
+    taken = dict(figures.of_panels(prometheus, asked, options.seconds, STEP_SECONDS, at))
+    found |= {**figures.of_rules(prometheus, at), "dearest_panel_seconds": max(taken.values())}
     expressions = [*of_rules(), *(one for panel in asked for one in panel.expressions)]
-    compared = None if store is None else compare(prometheus, store, expressions, at)
+    is_compared = store is not None and options.scrape_seconds <= COMPARABLE_SECONDS
+    compared = compare(prometheus, store, expressions, at) if store is not None and is_compared else None
     return Result(found, taken, compared, budgets.exceeded(budgets.load(), found, options.nodes))
 
 

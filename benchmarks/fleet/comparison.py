@@ -15,6 +15,8 @@ from benchmarks.server_process import ServerProcess
 from tachoscope_core import yaml_text
 
 TOLERANCE = 1e-6
+NOTHING = 1e-9
+"""What is smaller may be the rounding of a difference."""
 DIFFERENCES = Path(__file__).parent / "differences.yaml"
 Values = Mapping[frozenset[tuple[str, str]], float]
 
@@ -127,4 +129,4 @@ def _apart(first: float, second: float) -> float:
         return 0.0
     if not (math.isfinite(first) and math.isfinite(second)):
         return math.inf
-    return abs(first - second) / max(abs(first), abs(second))
+    return abs(first - second) / max(abs(first), abs(second), NOTHING)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.fleet.expressions import Panel
-from benchmarks.fleet.servers import AGENTS
+from benchmarks.fleet.expressions import Panel, rule_files
+from benchmarks.fleet.servers import AGENTS, CORES
 from benchmarks.fleet_series import Fleet
 from benchmarks.server_process import ServerProcess
+from benchmarks.slo_rules import at_once
 
 Figures = dict[str, float]
+DURATION = "prometheus_rule_group_last_duration_seconds"
 TIMES = 3
 """How often each panel is asked; the median counts."""
 
@@ -55,15 +56,24 @@ def of_prometheus(prometheus: ServerProcess, folder: Path, fleet: Fleet, seconds
         "samples_second": prometheus.value(f"sum(rate(prometheus_tsdb_head_samples_appended_total{over}))"),
         "prometheus_series": prometheus.metric("prometheus_tsdb_head_series"),
         "prometheus_series_gpu": prometheus.metric("prometheus_tsdb_head_series") / gpus,
+        "samples_series": stats["numSamples"] / stats["numSeries"],
         "prometheus_bytes_sample": _size(meta.parent / "chunks") / stats["numSamples"],
         "prometheus_index_bytes_series": _size(meta.parent / "index") / stats["numSeries"],
         "prometheus_mib": prometheus.resident_mib(),
         "prometheus_kib_series": prometheus.resident_mib() * 1024.0 / stats["numSeries"],
-        "rule_seconds": prometheus.value(f"sum(quantile_over_time(0.5, prometheus_rule_group_last_duration_seconds{over}))"),
+        "rule_evaluation_seconds": prometheus.value(
+            f"sum(quantile_over_time(0.5, prometheus_rule_group_last_duration_seconds{over}))"
+        ),
         "rule_failures": prometheus.metric("prometheus_rule_evaluation_failures_total"),
         "rules_missed": prometheus.metric("prometheus_rule_group_iterations_missed_total"),
         "rule_series": prometheus.value("sum(prometheus_rule_group_last_evaluation_samples)"),
     }
+
+
+def of_rules(prometheus: ServerProcess, at: float) -> Figures:
+    """Return how long all rules take by two workers at once, and the processor time of both cores in that."""
+    wall, cpu = at_once(prometheus, rule_files(), at)
+    return {"rule_wall_seconds": wall, "rule_seconds": cpu / CORES}
 
 
 def of_store(prometheus: ServerProcess, store: ServerProcess, folder: Path) -> Figures:
@@ -82,20 +92,20 @@ def of_store(prometheus: ServerProcess, store: ServerProcess, folder: Path) -> F
 
 
 def of_panels(server: ServerProcess, panels: Sequence[Panel], seconds: float, step: float, at: float) -> Mapping[str, float]:
-    """Return the median seconds in which a server answers each panel, its expressions one after the other."""
+    """Return the processor seconds that a server needs to answer each panel, the median of three times."""
     return {panel.name: _seconds(server, panel, seconds, step, at) for panel in panels}
 
 
 def _seconds(server: ServerProcess, panel: Panel, seconds: float, step: float, at: float) -> float:
     taken = []
     for _ in range(TIMES):
-        began = time.perf_counter()
+        began = server.cpu_seconds()
         for one in panel.expressions:
             if one.instant:
                 server.answer("query", query=one.text, time=f"{at:.0f}")
             else:
                 server.answer("query_range", query=one.text, start=f"{at - seconds:.0f}", end=f"{at:.0f}", step=f"{step:g}")
-        taken.append(time.perf_counter() - began)
+        taken.append(server.cpu_seconds() - began)
     return sorted(taken)[TIMES // 2]
 
 

@@ -8,15 +8,20 @@ from collections.abc import Mapping
 from benchmarks.fleet.comparison import Compared
 
 DEAREST = 5
-WITHOUT_STORE = "VictoriaMetrics is not installed (Debian: victoria-metrics): nothing was compared"
+NOT_COMPARED = "Nothing was compared: VictoriaMetrics is not installed (Debian: victoria-metrics), or scrapes are too seldom"
 
 
 def text(figures: Mapping[str, float], panels: Mapping[str, float], compared: Compared | None) -> str:
     """Return the figures, the dearest panels and the differences of a run, in Markdown."""
     rows = ["| figure | value |", "|---|---|", *(f"| {name} | {_number(value)} |" for name, value in figures.items()), ""]
     dearest = sorted(panels.items(), key=lambda item: -item[1])[:DEAREST]
-    rows += ["| the dearest panels | seconds |", "|---|---|", *(f"| {name} | {seconds:.3f} |" for name, seconds in dearest), ""]
-    return "\n".join([*rows, *(_differences(compared) if compared else [WITHOUT_STORE])])
+    rows += [
+        "| the dearest panels | processor seconds |",
+        "|---|---|",
+        *(f"| {name} | {seconds:.3f} |" for name, seconds in dearest),
+        "",
+    ]
+    return "\n".join([*rows, *(_differences(compared) if compared else [NOT_COMPARED])])
 
 
 def _differences(compared: Compared) -> list[str]:
