@@ -140,7 +140,7 @@ def main() -> None:
     options = Options(chosen.nodes, chosen.minutes, chosen.scrape_seconds, chosen.rule_seconds)
     if options.seconds < QUIET_SECONDS + CYCLE_SCRAPES * options.scrape_seconds:
         parser.error(
-            "the run is too short: eight scrapes in which something happens, and two and a half minutes without, are needed"
+            "the run is too short: it needs eight scrapes in which something happens, and two and a half minutes without"
         )
     with tempfile.TemporaryDirectory() as folder:
         result = run(options, Path(folder))
