@@ -32,6 +32,7 @@ from tachoscope_alerts.spec import files, policy
 from tachoscope_core.metrics import gpu as gpu_metrics
 from tachoscope_core.metrics import serving as serving_metrics
 from tachoscope_core.metrics import training as training_metrics
+from tachoscope_core.metrics.metric import IDENTITY
 from tachoscope_dashboards.boards.fleet import board as fleet_board
 from tachoscope_dashboards.boards.training import board as training
 from tachoscope_dashboards.parts.board import Board
@@ -48,6 +49,7 @@ RANGE_SECONDS, STEP_SECONDS, RECENT_SECONDS, SCRAPE_SECONDS = 6 * 3600, 30, 900.
 JOB = "pretrain-0007"
 CHOSEN = (Choice("training_job", (JOB,)),)
 OPTIONS = {
+    "job": ("tachoscope",),
     "kind": ("expected", "seen"),
     "service": tuple(f"service-{number:02d}" for number in range(20)),
     "model": tuple(f"model-{number}" for number in range(5)),
@@ -66,7 +68,7 @@ def recorded(fleet: Fleet) -> Iterator[dict[str, str]]:
         if "health" in one.name:
             states = gpu_metrics.GPU_HEALTH_STATES
         options = {**OPTIONS, "training_job": jobs, "state": states}
-        names = sorted(one.labels - {"cluster"})
+        names = sorted(one.labels - set(IDENTITY))  # one cluster, outside of Kubernetes
         for chosen in itertools.product(*(options[name] for name in names)):
             yield {**dict(zip(names, chosen, strict=True)), "__name__": one.name}
 

@@ -139,9 +139,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no server is left behind
     options = Options(chosen.nodes, chosen.minutes, chosen.scrape_seconds, chosen.rule_seconds)
     if options.seconds < QUIET_SECONDS + CYCLE_SCRAPES * options.scrape_seconds:
-        parser.error(
-            "the run is too short: it needs eight scrapes in which something happens, and two and a half minutes without"
-        )
+        parser.error("the run is too short: it needs eight scrapes in which something happens, and two and a half minutes without")
     with tempfile.TemporaryDirectory() as folder:
         result = run(options, Path(folder))
     if chosen.json:
