@@ -45,7 +45,7 @@ def with_own_profiler(case: Case, folder: Path, *, seconds: float, steps: int, p
         check=False,
     )
     if run.returncode:
-        raise RuntimeError(f"{case.name}: the training ended with exit code {run.returncode}: {run.stderr[-2000:]}")
+        raise RuntimeError(f"{case.name}: the training ended with exit code {run.returncode}: {run.stderr[-8000:]}")
     return _reports(case, folder, sorted(folder.glob("rank-*.json")))
 
 
@@ -67,7 +67,7 @@ def with_command(case: Case, folder: Path, *, seconds: float, profiled: int) -> 
                 _tachoscope(folder, "profile", "--job", case.name, "--steps", str(profiled))
                 (folder / "stop").touch()
                 if run.wait(LIMIT_SECONDS):
-                    raise RuntimeError(f"{case.name}: the training failed: {(folder / 'run.log').read_text()[-2000:]}")
+                    raise RuntimeError(f"{case.name}: the training failed: {(folder / 'run.log').read_text()[-8000:]}")
         finally:
             agent.stop()
     return _reports(case, folder, sorted((folder / "store" / "jobs" / case.name / "traces").glob("*/rank-*.json.gz")))
@@ -94,7 +94,7 @@ def _tachoscope(folder: Path, *words: str) -> str:
         [*_COMMAND, *words], env=_environment(folder), capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
     )
     if done.returncode:
-        raise RuntimeError(f"tachoscope {words[0]} ended with exit code {done.returncode}: {done.stderr[-2000:]}")
+        raise RuntimeError(f"tachoscope {words[0]} ended with exit code {done.returncode}: {done.stderr[-8000:]}")
     return done.stdout
 
 

@@ -54,6 +54,8 @@ def test_a_transfer_takes_as_long_as_on_the_rank_that_came_last() -> None:
     assert told(BY_NAME["communication"], report(0.02, slug="comm_exposed"), marks(0.05, 0.02)).true_seconds == pytest.approx(0.02)
 
 
-def test_what_comes_every_fifth_step_is_counted_per_step() -> None:
-    one = told(BY_NAME["checkpoint"], report(0.03, slug="checkpoint_stall", ranks=[0]), marks(0.15))
-    assert one.true_seconds == pytest.approx(0.03) and one.holds and one.ratio == pytest.approx(1.0)
+def test_what_comes_every_fifth_step_is_counted_in_the_steps_of_the_window() -> None:
+    own = [Mark("step", 10.0 * at, 0.0, 0.0) for at in range(12)]  # the ends: ten steps are within the window of 100 s
+    own += [Mark("fault", 1.0 + at, 0.15, 0.0) for at in (0, 50, 99)]
+    one = told(BY_NAME["checkpoint"], report(0.045, slug="checkpoint_stall", ranks=[0]), {(0, 100): own})
+    assert one.true_seconds == pytest.approx(0.045) and one.ratio == pytest.approx(1.0)
