@@ -77,7 +77,7 @@ bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints
 	$(BIN)/python benchmarks/profile_starts.py --write
 	$(BIN)/python benchmarks/install_matrix.py --write
 
-fleet: $(READY) ## hold what 1,250 nodes cost Prometheus and VictoriaMetrics against benchmarks/fleet/budgets.yaml (NODES=1250; half an hour)
+fleet: $(READY) ## compare what 1,250 nodes cost Prometheus and VictoriaMetrics with benchmarks/fleet/budgets.yaml (NODES=1250; half an hour)
 	@.ci/system-packages fleet
 	$(BIN)/python -m benchmarks.fleet --nodes 3 --minutes 6 --scrape-seconds 1  # bytes of a sample
 	$(BIN)/python -m benchmarks.fleet --nodes 50 --minutes 5 --scrape-seconds 15  # the same answers by VictoriaMetrics

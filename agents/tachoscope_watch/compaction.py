@@ -1,4 +1,4 @@
-"""Compacts the store from time to time, in a process that ends afterwards: its memory is wanted a minute an hour only."""
+"""Compacts the store from time to time, in a process that ends afterwards, so that its memory is not held in between."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
@@ -40,19 +39,19 @@ class Compaction:
         every_seconds: from the end of one to the beginning of the next; 0: there are none.
     """
 
-    def __init__(self, url: str, every_seconds: float, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
-        self._url, self._every, self._log, self._clock = url, every_seconds, log, clock
-        self._due = clock() + min(FIRST_SECONDS, every_seconds)
+    def __init__(self, url: str, every_seconds: float, log: Log) -> None:
+        self._url, self._every, self._log = url, every_seconds, log
+        self._due = time.monotonic() + min(FIRST_SECONDS, every_seconds)
         self._process: BaseProcess | None = None
         self._result: Connection | None = None
 
     def check(self) -> None:
         """Begin a compaction if one is due, or log what the last one did if it ended. Returns at once."""
-        if self._process is None:
-            if self._every > 0 and self._clock() >= self._due:
+        if self._process is None or self._result is None:
+            if self._every > 0 and time.monotonic() >= self._due:
                 self._begin()
-        elif not self._process.is_alive():
-            self._end(self._process)
+        elif self._result.poll():  # a result, or the end of the process; a long result does not fit into the pipe before it is read
+            self._end(self._process, self._result)
 
     def _begin(self) -> None:
         self._result, result = _CONTEXT.Pipe(duplex=False)
@@ -62,19 +61,20 @@ class Compaction:
         result.close()
         self._process = process
 
-    def _end(self, process: BaseProcess) -> None:
-        assert self._result is not None
+    def _end(self, process: BaseProcess, result: Connection) -> None:
         try:
-            done = msgspec.json.decode(self._result.recv_bytes(), type=Done)
+            done = msgspec.json.decode(result.recv_bytes(), type=Done)
         except EOFError:
+            process.join()
             self._log.warning("compaction", f"a compaction of the store ended with exit code {process.exitcode}; the next goes on")
         else:
             for fault in done.faults:
                 self._log.warning(f"compaction {fault}", f"not compacted: {fault}")
             if done.jobs:
                 self._log.info(f"compacted {done.segments:,} segments of {done.jobs} {'job' if done.jobs == 1 else 'jobs'}")
-        self._result.close()
-        self._process, self._result, self._due = None, None, self._clock() + self._every
+        result.close()
+        process.join()
+        self._process, self._result, self._due = None, None, time.monotonic() + self._every
 
     def close(self) -> None:
         """End a compaction that is under way: what it did stays, and the next one goes on."""

@@ -1,7 +1,7 @@
 """The gate on what a fleet costs (docs/guides/scale.md).
 
 A simulator serves the pages of many agents; a real Prometheus with all rules scrapes them and writes them on into a real
-VictoriaMetrics. Then all rules and panels are asked on both, and what was measured is held against budgets.yaml beside this file.
+VictoriaMetrics. Then both are asked for all rules and panels, and the figures are compared with budgets.yaml beside this file.
 The exit status is 1 when a budget is exceeded, or an answer differs without a reason in differences.yaml beside this file.
 
     python -m benchmarks.fleet                                               # 1,250 nodes, a quarter of an hour, 12 GiB
@@ -32,7 +32,7 @@ STEP_SECONDS = 30.0
 QUIET_SECONDS = 150.0
 MOST_CYCLES = 2
 COMPARABLE_SECONDS = 15.0
-"""Rules take rates over a minute: of fewer than four scrapes two servers make what they like."""
+"""Rules take rates over a minute; from fewer than four scrapes the two servers compute different rates."""
 
 
 @dataclass(frozen=True, slots=True)

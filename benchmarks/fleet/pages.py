@@ -29,7 +29,7 @@ SWING = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """Since when what a page tells has been counted, in Unix seconds, and the how manieth run each job is in."""
+    """Unix seconds since when a node and its job count, and the number of the job's run, from 0."""
 
     node: float
     job: float

@@ -1,6 +1,7 @@
 """The watch: jobs of a store are judged cycle by cycle, and told as metrics, reports and documents; nothing is kept between."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -15,14 +16,18 @@ from typing import Any
 
 import msgspec
 import psutil
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from helpers import BIN, command, environment
+from processes import wait_for
 from tachoscope_core.report.report import parse
 from tachoscope_core.storage.compacted import compacted_sets
 from tachoscope_core.storage.store import Store
+from tachoscope_service.common.log import Log
 from tachoscope_service.metrics.prometheus_text import render
 from tachoscope_watch import api
+from tachoscope_watch.compaction import Compaction
 from tachoscope_watch.cycle import Failed, JobLooks
 from tachoscope_watch.families import MOST_JOBS, families
 from tachoscope_watch.live_jobs import NodeReader
@@ -289,6 +294,23 @@ def test_a_watch_compacts_the_store_and_one_job_that_cannot_be_does_not_keep_oth
         assert process.wait(60) == 0
 
     assert list(store.segments("ended")) == [] and compacted_sets(store, "ended")
+
+
+def test_a_compaction_with_more_faults_than_fit_into_a_pipe_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(300):
+        broken = tmp_path / "jobs" / f"{number}-{'x' * 90}" / "compacted" / "date=2026-01-01" / "1_a.json.gz"
+        broken.parent.mkdir(parents=True)
+        broken.write_bytes(b"no list")
+    compaction = Compaction(str(tmp_path), 0.001, Log(logging.getLogger("compaction")))
+    try:
+
+        def said() -> bool:
+            compaction.check()
+            return "not compacted: job 99-" in caplog.text
+
+        wait_for(said)
+    finally:
+        compaction.close()
 
 
 def test_once_prints_a_line_for_each_live_job(tmp_path: Path) -> None:

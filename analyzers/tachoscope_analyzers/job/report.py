@@ -29,7 +29,7 @@ def analyze(job: JobRecords, calibration: Calibration | None = None) -> Report:
         calibration: of the findings' confidence; default: the shipped one.
 
     Raises:
-        TachoscopeError: there is no step, or none that all ranks have.
+        TachoscopeError: the job has no step, or no step that all ranks recorded.
     """
     return report_of(job, decide(job, aligned(job)), calibration)
 
@@ -38,7 +38,7 @@ def verdict(job: JobRecords) -> Report:
     """Judge the last attempt of a job by the rules of `analyze`: window, ledgers and findings only, which takes half the time.
 
     Raises:
-        TachoscopeError: there is no step, or none that all ranks have.
+        TachoscopeError: the job has no step, or no step that all ranks recorded.
     """
     return _verdict(job, decide(job, aligned(job)), None)
 

@@ -294,7 +294,11 @@ def _of_job(chunks: Iterable[bytes], path: str, job: str | None, tables: Iterabl
 
 
 def source_of(path: str, counts: Counter[str], *, duplicates: int, implausible: int) -> Source:
-    """Return what is known of a source by the lines that were read of it. counts: of lines that are no records, see `decoded`."""
+    """Return a source without its number of records.
+
+    Args:
+        counts: of lines that are not records, see `decoded`. duplicates, implausible: of records that were left out.
+    """
     return Source(
         path=path,
         records=0,
@@ -391,7 +395,7 @@ def decoded(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[list[reco
     """Yield the records of the chunks, some at a time.
 
     Args:
-        counts: `unknown_kind`, `garbage` and `cut` are increased by the lines that are no records.
+        counts: `unknown_kind`, `garbage` and `cut` are incremented for lines that are not records.
     """
     batch: list[records.AnyRecord] = []
     for chunk in chunks:
