@@ -17,7 +17,7 @@ NAME = "00000000-0000-4000-8000-000000000000-000000.jsonl"
 
 
 def tachoscope(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process; with an environment of its own, which may name another driver, in a new one."""
+    """Run the command in this process, or in a new one with this environment beside its own."""
     if env is None:
         return command(*words)
     return subprocess.run(
@@ -179,7 +179,7 @@ def test_a_report_in_a_file_or_a_pipe_has_no_line_that_is_padded(tmp_path: Path)
 
 
 def test_doctor_says_what_is_missing_and_fails_only_for_what_must_be_mended(tmp_path: Path) -> None:
-    assert tachoscope("doctor").returncode == 0
+    assert tachoscope("doctor", env={}).returncode == 0, "in a process into which no other test has loaded a driver"
     (tmp_path / "file").write_text("")
 
     done = tachoscope("doctor", env={"TACHOSCOPE_STORE": str(tmp_path / "file" / "store")})
