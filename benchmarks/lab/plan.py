@@ -82,6 +82,10 @@ def _shape(dice: Random, workload: str) -> dict[str, Any]:
     }
     if shape["pinned"]:
         shape["workers"] = 0  # worker processes would be on the rank's core with it
+    if workload in {"ddp", "single"} and not shape["workers"]:
+        shape["source"] = dice.choice(["loader", "get_batch"])
+    if workload == "single":
+        shape["micro_batches"] = dice.choice([1, 4])
     if workload == "pipeline":
         return {"width": dice.choice([144, 160, 176]), "micro_batches": pipelines.MANY, "layers": [pipelines.LAYERS // 2] * 2}
     if workload in {"replicas", "exchange", "ps"}:
@@ -166,6 +170,7 @@ def _lookalikes(name: str, seed: int, number: int) -> Iterator[Spec]:
 
 
 LOOKALIKES: dict[str, tuple[tuple[str, str] | None, tuple[str, str] | None]] = {
+    "2v11": (("input_preprocess", "decode_bare_loop"), ("host_pause", "stall")),
     "1v2": (("input_fetch", "read_and_decode"), ("input_preprocess", "read_and_decode")),
     "4v12": (("input_straggler", "one_rank"), ("compute_straggler", "extra_work")),
     "12v15": (("compute_straggler", "extra_work"), ("data_imbalance", "lengths")),
@@ -181,9 +186,12 @@ def _alike(spec: Spec, pair: str, side: int, dice: Random) -> Spec:
     common: dict[str, Any] = {"scale": round(dice.uniform(0.85, 1.2), 3)}
     rank, every = dice.randrange(2), dice.choice([5, 8, 10])
     model, main_ratio, ballast = dice.choice(["sequence", "convolution"]), dice.uniform(0.7, 0.85), 1 << 20
+    micro_batches = dice.choice([1, 4])
     faults = list(spec.faults)
     if pair in {"1v2", "4v12", "18v21", "11v24"}:
         common |= {"model": model, "workers": 0, "pinned": False}
+    elif pair == "2v11":  # a script without a loader: slow before the model, or after it
+        common |= {"model": model, "pinned": False, "micro_batches": micro_batches}
     elif pair == "12v15":
         common |= {"model": "sequence", "workers": 0, "pinned": False}
     elif pair == "19v21":  # both begin in the middle of a run that exchanges as much

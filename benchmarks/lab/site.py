@@ -104,7 +104,8 @@ class Hooks:
     """Where a fault enters the training; each is called with the step, from 0.
 
     Attributes:
-        load: for each sample. forward: between forward and backward. updated: after the optimizer, with the live training.
+        load: for each sample. forward: between the loss and its backward, once a step. backward: between the last backward and the
+            optimizer. updated: after the optimizer, with the live training.
         before: before the first watched step. after: when training is over, or failed.
         length: how many times the usual length the samples of a batch are. ballast_bytes: gradients beside the model's.
         timed_exchange: whether the moments of the gradient exchange are to be noted.
@@ -112,6 +113,7 @@ class Hooks:
 
     load: Load | None = None
     forward: Callable[[int], None] | None = None
+    backward: Callable[[int], None] | None = None
     updated: Callable[[int, Any], None] | None = None
     before: Callable[[], None] | None = None
     after: Callable[[], None] | None = None

@@ -1,4 +1,4 @@
-"""The host: pauses of the training thread, saves, memory that is short, and time that nothing measures."""
+"""The host: pauses of the training thread, saves, and memory that is short."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def evaluating(site: Site, planned: Planned) -> Hooks:
 
     def evaluate(training: Any) -> None:
         begin = clock()
-        training.model.eval()
+        training.model.train(mode=bool(planned.parameters.get("in_training_mode")))
         with torch.no_grad():
             while clock() - begin < wanted - (forward_seconds[-1] / 2 if forward_seconds else 0):
                 one = clock()
@@ -122,8 +122,18 @@ def saving(site: Site, planned: Planned) -> Hooks:
 
 
 def sleeping(site: Site, planned: Planned) -> Hooks:
-    """The training thread sleeps where nothing is measured; after each n-th step."""
+    """The training thread sleeps between two steps, after each n-th."""
     return _every(site, planned, lambda training: time.sleep(_once_seconds(site, planned)))
+
+
+def stalling(site: Site, planned: Planned) -> Hooks:
+    """The training thread waits within each step: between the loss and its backward, or between backward and the optimizer."""
+
+    def stall(step: int) -> None:
+        with site.measured.time(planned.slug):
+            time.sleep(site.target_seconds(planned))
+
+    return Hooks(forward=stall) if planned.parameters["before"] == "backward" else Hooks(backward=stall)
 
 
 TABLE_BYTES, PAGE = 96 << 20, 4096
@@ -202,13 +212,31 @@ def _some_rank(dice: Random, ratio: float, shape: dict[str, Any]) -> dict[str, A
     return {**_period(dice, ratio, shape), "rank": dice.randrange(2)}
 
 
+def _period_and_mode(dice: Random, ratio: float, shape: dict[str, Any]) -> dict[str, Any]:
+    """Some scripts forget `eval()`."""
+    return {**_period(dice, ratio, shape), "in_training_mode": dice.random() < 0.5}
+
+
+def _bare_loop(dice: Random, ratio: float) -> dict[str, Any]:
+    return {"workers": 0, "source": "get_batch", "micro_batches": dice.choice([1, 4])}
+
+
 CAUSES = (
     Cause("host_pause", "garbage", "ddp", collecting, _seldom),
-    Cause("host_pause", "evaluation", "ddp", evaluating, _period),
+    Cause("host_pause", "evaluation", "ddp", evaluating, _period_and_mode),
+    Cause(
+        "host_pause",
+        "stall",
+        "single",
+        stalling,
+        lambda dice, ratio, shape: {"before": dice.choice(["backward", "optimizer"])},
+        shape=_bare_loop,
+        world_size=1,
+    ),
     Cause("host_pause", "interpreter_lock", "ddp", holding_the_interpreter, _some_rank, one_rank=True),
     Cause("checkpoint_stall", "save", "ddp", saving, _rank_or_all),
     Cause(
-        "unknown",
+        "host_pause",
         "sleep",
         "ddp",
         sleeping,

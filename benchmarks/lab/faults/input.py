@@ -238,9 +238,18 @@ def _no_workers(dice: Random, ratio: float) -> dict[str, Any]:
     return {"workers": 0}
 
 
+def _with_loader(dice: Random, ratio: float) -> dict[str, Any]:
+    return {"source": "loader"}
+
+
 def _free_core(dice: Random, ratio: float) -> dict[str, Any]:
     """One rank computes on one core, so that its worker has the other: with two ranks decoding would contend for cores."""
     return {"workers": dice.choice([0, 1])}
+
+
+def _bare_loop(dice: Random, ratio: float) -> dict[str, Any]:
+    """The script makes its batches itself: no loader says where input begins."""
+    return {"workers": 0, "source": "get_batch", "micro_batches": dice.choice([1, 4])}
 
 
 def _some_rank(dice: Random, ratio: float, shape: dict[str, Any]) -> dict[str, Any]:
@@ -257,7 +266,9 @@ CAUSES = (
     Cause(
         "input_preprocess", "decode_one_process", "single", decode, _drawn_unit, waited_for_input, shape=_free_core, world_size=1
     ),
-    Cause("input_workers", "sleep", "ddp", sleep, seconds=waited_for_input),
+    Cause("input_fetch", "pipe_bare_loop", "single", pipe, seconds=waited_for_input, shape=_bare_loop, world_size=1),
+    Cause("input_preprocess", "decode_bare_loop", "single", decode, _drawn_unit, waited_for_input, shape=_bare_loop, world_size=1),
+    Cause("input_workers", "sleep", "ddp", sleep, seconds=waited_for_input, shape=_with_loader),
     Cause("input_straggler", "one_rank", "ddp", on_one_rank, _some_rank, waited_for_input, one_rank=True),
     Cause(
         "input_straggler",

@@ -1,8 +1,8 @@
-"""Samples that a `DataLoader` reads, one after the other, through whatever a fault puts in the way."""
+"""Samples that a `DataLoader` or a function of the training script reads, through whatever a fault puts in the way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -54,3 +54,15 @@ class Samples(Dataset):
 def loader(samples: Samples, workers: int) -> DataLoader:
     """Return a loader with so many worker processes; without any it loads in the training process."""
     return DataLoader(samples, batch_size=samples.batch, num_workers=workers)
+
+
+def get_batch(samples: Samples, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a batch as scripts make it that have no `DataLoader`."""
+    pairs = [samples[index] for index in range(number * samples.batch, (number + 1) * samples.batch)]
+    return torch.stack([inputs for inputs, _ in pairs]), torch.tensor([label for _, label in pairs])
+
+
+def bare_batches(samples: Samples) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield one batch after the other, made in the training thread."""
+    for number in range(samples.batches):
+        yield get_batch(samples, number)

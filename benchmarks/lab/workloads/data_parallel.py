@@ -79,19 +79,25 @@ def batches_of(site: Site, count: int, hooks: list[Hooks]) -> Iterator[Any]:
     size = models.sample_shape(shape["model"], shape["scale"])
     length = next((hook.length for hook in hooks if hook.length is not None), None)
     loads = [hook.load for hook in hooks if hook.load is not None]
-    return iter(data.loader(data.Samples(site.folder / "data", size, models.BATCH, count, loads, length), shape["workers"]))
+    samples = data.Samples(site.folder / "data", size, models.BATCH, count, loads, length)
+    return iter(data.bare_batches(samples) if shape.get("source") == "get_batch" else data.loader(samples, shape["workers"]))
 
 
-def one_step(training: Training, inputs: torch.Tensor, labels: torch.Tensor, step: int, hooks: list[Hooks], device: float) -> None:
-    """Forward, backward and the optimizer, with the faults between them; `device`: seconds that an accelerator stands in for."""
-    if device:
+def one_step(site: Site, training: Training, labels: torch.Tensor, step: int, hooks: list[Hooks]) -> None:
+    """Forward, backward and the optimizer, with the faults between them; in several micro-batches where the shape says so."""
+    if device := site.spec.shape.get("device_seconds", 0.0):
         time.sleep(device)  # more ranks than cores cannot all compute at once: most of a step is waited for, as for a device
-    loss = nn.functional.cross_entropy(training.model(inputs), labels)
-    for hook in hooks:
-        if hook.forward is not None:
-            hook.forward(step)
+    parts = int(site.spec.shape.get("micro_batches", 1))
     training.optimizer.zero_grad()
-    loss.backward()
+    for number, (inputs, wanted) in enumerate(zip(training.inputs.chunk(parts), labels.chunk(parts), strict=True)):
+        loss = nn.functional.cross_entropy(training.model(inputs), wanted) / parts
+        for hook in hooks:
+            if hook.forward is not None and not number:
+                hook.forward(step)
+        loss.backward()
+    for hook in hooks:
+        if hook.backward is not None:
+            hook.backward(step)
     training.optimizer.step()
 
 
@@ -101,7 +107,7 @@ def calibrate(site: Site) -> None:
     rows = []
     for step, (inputs, labels) in enumerate(_waited(batches_of(site, CLEAN_STEPS, []))):
         begin, delay, cpu = clock(), run_delay_seconds(), time.thread_time()
-        one_step(training, inputs[0], labels, step, [], site.spec.shape.get("device_seconds", 0.0))
+        one_step(site, Training(training.model, training.optimizer, inputs[0]), labels, step, [])
         rows.append((clock() - begin + inputs[1], inputs[1], run_delay_seconds() - delay, time.thread_time() - cpu))
     wall, wait, delay, cpu = (statistics.median(column) for column in zip(*rows[SETTLE_STEPS:], strict=True))
     site.measured.clean_step_seconds = agree(site, wall)
@@ -152,7 +158,6 @@ def train(site: Site) -> None:
 def _watched(site: Site, training: Training, hooks: list[Hooks]) -> None:
     measured, saves = site.measured, int(site.spec.shape.get("save_every", 0))
     first = restore(site, training) if saves else 0
-    device = site.spec.shape.get("device_seconds", 0.0)
     for hook in hooks:
         if hook.before is not None:
             hook.before()
@@ -160,7 +165,7 @@ def _watched(site: Site, training: Training, hooks: list[Hooks]) -> None:
     for (inputs, wait), labels in _waited(batches_of(site, site.spec.steps - first, hooks)):
         begin, cpu, measured.step = clock(), time.thread_time(), step
         live = Training(training.model, training.optimizer, inputs)
-        one_step(live, inputs, labels, step, hooks, device)
+        one_step(site, live, labels, step, hooks)
         measured.cpu.append(time.thread_time() - cpu)
         for hook in hooks:
             if hook.updated is not None:
