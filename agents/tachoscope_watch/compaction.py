@@ -11,8 +11,8 @@ from multiprocessing.process import BaseProcess
 
 import msgspec
 
+from tachoscope_analyzers.compaction.days import compact_job
 from tachoscope_analyzers.job.report import verdict
-from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
 from tachoscope_service.common.log import Log

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from making import job as lines_of
 from making import synchronous
+from tachoscope_analyzers.compaction.days import compact_job
 from tachoscope_analyzers.job.report import verdict
-from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from tachoscope_analyzers.records import step_parquet
+from tachoscope_analyzers.records.beat_parquet import read_beats
+from tachoscope_analyzers.records.parquet_groups import Wanted, read_lines
+from tachoscope_analyzers.records.step_parquet import read_steps
 from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.records.records import Heartbeat
 from tachoscope_core.storage.compacted import CompactedSet
 from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store
+
+_Rows = TypeVar("_Rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,6 @@ class CompactedPart:
     last_seconds: float | None = None
     missing: type[TachoscopeError] = GoneObjectError
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines of records that describe their writer, then those of measurements other than steps."""
-        yield from self.lines_of_writers()
-        yield from self.lines_of_measurements()
-
     def lines_of_writers(self) -> Iterator[bytes]:
         """Yield the lines of records that describe their writer."""
         for path in self.set.line_paths:
@@ -44,31 +44,39 @@ class CompactedPart:
                 raise self.missing(str(error)) from None
 
     def lines_of_measurements(self) -> Iterator[bytes]:
-        """Yield the lines of measurements other than steps by row group."""
-        if self.set.holds.measured and self._wanted:
-            with self._opened(self.set.measured_path) as file:
-                since = self._since(self.set.holds.end)
-                yield from step_parquet.read_lines(file, start=since, end=self.end)
+        """Yield the lines of measurements that are not in columns, by row group."""
+        yield from self._rows(self.set.holds.measured, self.set.measured_path, read_lines, self.set.holds.end)
+
+    def heartbeats(self) -> Iterator[list[Heartbeat]]:
+        """Yield the heartbeats that are in columns, by row group."""
+        yield from self._rows(self.set.holds.heartbeats, self.set.heartbeats_path, read_beats, self.set.holds.end)
 
     def steps(self) -> Iterator[StepTable]:
-        """Yield tables of steps."""
-        if self.set.holds.steps and self._wanted:
-            with self._opened(self.set.steps_path) as file:
-                since = self._since(self.set.holds.steps_end)
-                yield from step_parquet.read_steps(file, start=since, end=self.end)
+        """Yield tables of steps, by row group."""
+        yield from self._rows(self.set.holds.steps, self.set.steps_path, read_steps, self.set.holds.steps_end)
 
     def step_groups(self, groups: Collection[int]) -> Iterator[StepTable]:
         """Yield the steps of row groups in the order of their numbers: how many tables `steps` yields before, of a whole set."""
-        with self._opened(self.set.steps_path) as file:
-            yield from step_parquet.read_steps(file, groups=groups)
+        return self._groups(self.set.steps_path, read_steps, groups)
+
+    def heartbeat_groups(self, groups: Collection[int]) -> Iterator[list[Heartbeat]]:
+        """Yield the heartbeats of row groups in the order of their numbers; see `step_groups`."""
+        return self._groups(self.set.heartbeats_path, read_beats, groups)
 
     def line_groups(self, groups: Collection[int]) -> Iterator[bytes]:
         """Yield the lines of row groups of measurements in the order of their numbers."""
-        with self._opened(self.set.measured_path) as file:
-            yield from step_parquet.read_lines(file, groups=groups)
+        return self._groups(self.set.measured_path, read_lines, groups)
 
-    def _since(self, end: float) -> float | None:
-        return self.start if self.last_seconds is None else end - self.last_seconds
+    def _rows(self, count: int, path: str, read: Callable[[Any, Wanted], Iterator[_Rows]], end: float) -> Iterator[_Rows]:
+        """Yield the wanted row groups of an object of which the last row is of `end`, Unix seconds."""
+        if count and self._wanted:
+            since = self.start if self.last_seconds is None else end - self.last_seconds
+            with self._opened(path) as file:
+                yield from read(file, Wanted(since, self.end))
+
+    def _groups(self, path: str, read: Callable[[Any, Wanted], Iterator[_Rows]], groups: Collection[int]) -> Iterator[_Rows]:
+        with self._opened(path) as file:
+            yield from read(file, Wanted(groups=groups))
 
     @property
     def _wanted(self) -> bool:

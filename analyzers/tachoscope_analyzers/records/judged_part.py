@@ -71,7 +71,7 @@ def extent(store: Store, job: str, segments: Sequence[StoredSegment], sets: Sequ
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    pieces = [(*_times_of(one.holds), float(one.holds.steps + one.holds.measured)) for one in sets]
+    pieces = [(*_times_of(one.holds), float(one.holds.measurements)) for one in sets]
     if segments:
         bytes_a_record = _bytes_a_record(store, segments)
         firsts, lasts = _ends_of_writers(from_store(store, job, ends_only=True))
@@ -91,7 +91,7 @@ def extent(store: Store, job: str, segments: Sequence[StoredSegment], sets: Sequ
 def _is_surely_short(segments: Sequence[StoredSegment], sets: Sequence[CompactedSet]) -> bool:
     """Return whether a job can be judged at once, by the sizes of its objects alone."""
     of_segments = sum(segment.bytes for segment in segments) / _LEAST_BYTES_A_RECORD
-    return of_segments + sum(one.holds.steps + one.holds.measured for one in sets) <= MOST_RECORDS
+    return of_segments + sum(one.holds.measurements for one in sets) <= MOST_RECORDS
 
 
 def _bytes_a_record(store: Store, segments: Sequence[StoredSegment]) -> float:

@@ -11,8 +11,8 @@ import io
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import TypeVar
+from itertools import chain, groupby
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -101,7 +101,7 @@ def of_store(store: Store, job: str, *, progress: Progress | None = None, skip_g
 
 _Row = TypeVar("_Row", bound=records.Record)
 _Result = TypeVar("_Result")
-_Content = TypeVar("_Content", bytes, StepTable)
+_Content = TypeVar("_Content", bytes, StepTable, list[records.Heartbeat])
 
 _MEASURED_KINDS = (records.Heartbeat, records.CollectiveDone, records.RequestDone, records.EngineWindow)
 """Beside steps the records that do not describe their writer, and of which there are many."""
@@ -109,12 +109,12 @@ _MEASURED_KINDS = (records.Heartbeat, records.CollectiveDone, records.RequestDon
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """An object of lines by its path, or a row group of a compacted set by its number: one of lines, or `of_steps`."""
+    """An object of lines by its path, or a row group of a compacted set by its number, and what it holds."""
 
     path: str = ""
     part: CompactedPart | None = None
     group: int = 0
-    of_steps: bool = False
+    holds: Literal["lines", "steps", "heartbeats"] = "lines"
 
     def content(self, store: Store) -> bytes:
         """Return the lines."""
@@ -136,7 +136,7 @@ class _Pieces:
 
     def steps(self, places: Iterable[int]) -> Iterator[tuple[int, StepTable]]:
         """Yield the steps of some pieces in the order of their numbers, as they were recorded, with the number of the piece."""
-        for part, group in groupby(sorted(places), key=self._part_of_steps):
+        for part, group in groupby(sorted(places), key=lambda place: self._part_of(place, "steps")):
             if part is None:
                 for place in group:
                     builder = StepTableBuilder()
@@ -149,13 +149,16 @@ class _Pieces:
 
     def heartbeats(self, places: Iterable[int]) -> Iterator[records.Heartbeat]:
         """Yield the heartbeats of some pieces."""
-        for place in places:
-            for rows in self._again(place, records.Heartbeat):
-                yield from rows
+        for part, group in groupby(sorted(places), key=lambda place: self._part_of(place, "heartbeats")):
+            if part is None:
+                for place in group:
+                    yield from chain.from_iterable(self._again(place, records.Heartbeat))
+            else:
+                yield from chain.from_iterable(part.heartbeat_groups([self._pieces[place].group for place in group]))
 
-    def _part_of_steps(self, place: int) -> CompactedPart | None:
+    def _part_of(self, place: int, holds: str) -> CompactedPart | None:
         piece = self._pieces[place]
-        return piece.part if piece.of_steps else None
+        return piece.part if piece.holds == holds else None
 
     def _again(self, place: int, kind: type[_Row]) -> Iterator[list[_Row]]:
         """Yield the records of one kind, some at a time, without decoding what is of another kind for sure."""
@@ -209,7 +212,7 @@ class _Reading:
         for one in sets:
             for path in one.line_paths:
                 self._add_object(path)
-            whole = max(one.holds.steps + one.holds.measured, 1)
+            whole = max(one.holds.measurements, 1)
             for count in self._add_groups(CompactedPart(self._store, one)):
                 done += _packed_bytes(one) * count / whole
                 progress(min(done / max(total, 1), 1.0))
@@ -242,9 +245,13 @@ class _Reading:
         """Take the row groups of a set; yield how many records each has."""
         for group, content in enumerate(self._readable(part.lines_of_measurements())):
             yield self._add_lines(_Piece(part=part, group=group), content)
+        for group, beats in enumerate(self._readable(part.heartbeats())):
+            place = self._pieces.add(_Piece(part=part, group=group, holds="heartbeats"))
+            self._add_others([row for row in beats if row.job == self._job], place)
+            yield len(beats)
         for group, steps in enumerate(self._readable(part.steps())):
             if steps.job == self._job:
-                self._steps.add(self._pieces.add(_Piece(part=part, group=group, of_steps=True)), steps)
+                self._steps.add(self._pieces.add(_Piece(part=part, group=group, holds="steps")), steps)
             yield len(steps)
 
     def _readable(self, contents: Iterator[_Content]) -> Iterator[_Content]:

@@ -203,12 +203,14 @@ def _of_objects(
                 broken.append(str(error))
                 continue
             yield chunk if whole else b"".join(one for one in io.BytesIO(chunk) if not one.startswith(MEASURED))
-        yield from _readable((part.lines() for part in parts), broken)
+        yield from _readable((part.lines_of_writers() for part in parts), broken)
+        yield from _readable((part.lines_of_measurements() for part in parts), broken)
         if wanted and not parts and len(broken) == len(wanted):
             raise TachoscopeError(f"no records of job {job!r} can be read: {broken[-1]}")
 
-    tables = _readable((part.steps() for part in parts), broken)
-    found = _of_job(chunks(), f"{redact(store.url)}: jobs/{job}", job, tables)
+    steps = _readable((part.steps() for part in parts), broken)
+    heartbeats = _readable((part.heartbeats() for part in parts), broken)
+    found = _of_job(chunks(), f"{redact(store.url)}: jobs/{job}", job, steps, heartbeats)
     return replace(found, source=msgspec.structs.replace(found.source, broken_objects=len(broken)), broken=broken)
 
 
@@ -265,12 +267,24 @@ class _Read:
         self.steps.add_table(steps)
 
 
-def _of_job(chunks: Iterable[bytes], path: str, job: str | None, tables: Iterable[StepTable] = ()) -> JobRecords:
+def _add(by_job: dict[str, _Read], rows: Sequence[records.AnyRecord]) -> None:
+    for name in {row.job for row in rows}:
+        by_job[name].add([row for row in rows if row.job == name])
+
+
+def _of_job(
+    chunks: Iterable[bytes],
+    path: str,
+    job: str | None,
+    tables: Iterable[StepTable] = (),
+    heartbeats: Iterable[list[records.Heartbeat]] = (),
+) -> JobRecords:
     counts: Counter[str] = Counter()
     by_job: dict[str, _Read] = defaultdict(_Read)
     for batch in decoded(chunks, counts):
-        for name in {row.job for row in batch}:
-            by_job[name].add([row for row in batch if row.job == name])
+        _add(by_job, batch)
+    for beats in heartbeats:
+        _add(by_job, beats)
     for table in tables:
         by_job[table.job].add_steps(table)
     if not by_job or (job is not None and job not in by_job):

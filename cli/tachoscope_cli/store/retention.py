@@ -21,7 +21,8 @@ from tachoscope_core.redaction import redact
 from tachoscope_show.text.units import bytes_of, counted, seconds_of, size
 
 if TYPE_CHECKING:
-    from tachoscope_analyzers.records.compaction import Compacted, DueDay
+    from tachoscope_analyzers.compaction.days import DueDay
+    from tachoscope_analyzers.compaction.set_in_making import Compacted
     from tachoscope_core.storage.retention import Disposable
     from tachoscope_core.storage.store import Store
 
@@ -85,8 +86,9 @@ def compact(
 
 def _compacted(store: Store, jobs: Sequence[str], at_rest_seconds: float, executor: str) -> tuple[dict[str, Compacted], set[str]]:
     """Compact jobs day by day; return what was done by job, and the jobs that failed, of which notices were printed."""
+    from tachoscope_analyzers.compaction.days import compact_day, due_days
+    from tachoscope_analyzers.compaction.set_in_making import Compacted
     from tachoscope_analyzers.job.report import verdict as judge
-    from tachoscope_analyzers.records.compaction import Compacted, compact_day, due_days
     from tachoscope_analyzers.trace.ranks.executor import executor_for
 
     done: dict[str, Compacted] = defaultdict(Compacted)

@@ -1,7 +1,7 @@
 """Compacted records: those of a job and day in a few objects, in place of the thousands of segments that agents shipped.
 
 `jobs/<job>/compacted/date=<day>/<id>.json.gz` lists the segments that a compacted set replaces. Next to it are
-`<id>.steps.parquet`, the steps in columns; `<id>.measured.parquet`, other measurements as JSON lines; and
+`<id>.steps.parquet` and `<id>.heartbeats.parquet`, both in columns; `<id>.measured.parquet`, other measurements as JSON lines; and
 `<id>-<number>.jsonl.gz`, all other records. The list is written last. Objects without a list belong to an unfinished compaction,
 and readers ignore them. Readers also ignore segments that a list names, so these can be removed at any time.
 """
@@ -21,6 +21,8 @@ from tachoscope_core.report.report import JudgedInterval
 from tachoscope_core.storage.store import Store, StoredSegment, unpacked, written_time
 
 _LIST = ".json.gz"
+FORM = 2
+"""Of the sets that are written. In form 1, heartbeats are JSON lines, and all phases of a step are columns of their own."""
 MOST_LINE_OBJECTS = 10_000
 """Of a set. A list is foreign input, as records are."""
 
@@ -38,7 +40,8 @@ class CompactedList(msgspec.Struct, frozen=True):
     """What a compacted set holds.
 
     Attributes:
-        steps, measured: number of rows in the Parquet objects; an object without rows does not exist.
+        form: how the objects are to be read; those of an older form can be read.
+        steps, heartbeats, measured: number of rows in the Parquet objects; an object without rows does not exist.
         line_objects: number of objects with JSON lines.
         begin, end: Unix seconds of its first and last record. written: when the last of its segments was written.
         steps_begin, steps_end: Unix seconds at which its first and its last step ended; 0: it has none.
@@ -53,9 +56,16 @@ class CompactedList(msgspec.Struct, frozen=True):
     written: UnixSeconds
     json_bytes: Count
     writers: list[CompactedWriter]
+    form: Count = 1
+    heartbeats: Count = 0
     steps_begin: UnixSeconds = 0.0
     steps_end: UnixSeconds = 0.0
     intervals: list[JudgedInterval] = []
+
+    @property
+    def measurements(self) -> int:
+        """Number of rows in all Parquet objects."""
+        return self.steps + self.heartbeats + self.measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,11 @@ class CompactedSet:
     def steps_path(self) -> str:
         """The object of steps."""
         return f"{self.path}.steps.parquet"
+
+    @property
+    def heartbeats_path(self) -> str:
+        """The object of heartbeats."""
+        return f"{self.path}.heartbeats.parquet"
 
     @property
     def measured_path(self) -> str:
@@ -102,9 +117,14 @@ def compacted_sets(store: Store, job: str) -> list[CompactedSet]:
 
 def _list(store: Store, path: str) -> CompactedList:
     try:
-        return msgspec.json.decode(unpacked(store.files.cat_file(path)), type=CompactedList)
+        found = msgspec.json.decode(unpacked(store.files.cat_file(path)), type=CompactedList)
     except Exception as error:  # each object store has its own
         raise TachoscopeError(f"could not read {path} in store {store.url}: {error}") from None
+    if found.form > FORM:
+        raise TachoscopeError(
+            f"{path} in store {store.url} was written by a newer version of tachoscope", fix="install that version or a later one"
+        )
+    return found
 
 
 def segments_left(store: Store, job: str) -> tuple[list[StoredSegment], list[StoredSegment], list[CompactedSet]]:

@@ -13,9 +13,9 @@ import pytest
 from life_making import NOW, PlantedLife, killed_three_times
 from shipping_lives import shipped
 from tachoscope_analyzers.attempts import attribution
+from tachoscope_analyzers.compaction.days import compact_job
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.records import life_records, life_steps
-from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_analyzers.records.life_records import with_life
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.errors import TachoscopeError

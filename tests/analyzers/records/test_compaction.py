@@ -20,19 +20,21 @@ import pytest
 
 from making import beat, envelope, moved
 from processes import free_port, s3_environment, s3_server
+from tachoscope_analyzers.compaction import days, set_in_making
+from tachoscope_analyzers.compaction.days import compact_job
 from tachoscope_analyzers.job.report import analyze
-from tachoscope_analyzers.records import compaction, step_parquet
-from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_analyzers.records.load import JobRecords, from_store
-from tachoscope_analyzers.records.step_parquet import read_lines
+from tachoscope_analyzers.records.parquet_groups import MOST_GROUP_ROWS, Wanted, read_lines
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
-from tachoscope_core.storage.compacted import all_segments, compacted_sets, last_attempt, segments_left
+from tachoscope_core.storage.compacted import FORM, all_segments, compacted_sets, last_attempt, segments_left
 from tachoscope_core.storage.store import Store
 
 JOB, RANKS, STEPS = "planted", 3, 40
 DAY = 86400.0
 BEGIN = 1.7e9 - 1.7e9 % DAY + DAY - 40.0  # the last 40 steps of one day, and what follows in the next
+FORM_1 = Path(__file__).parents[2] / "fixtures" / "compacted_form_1"
+"""A store that was compacted before there were columns of heartbeats and of differences: the first day of `ship`."""
 WRITERS = [f"0000000{rank}-0000-4000-8000-000000000000" for rank in range(RANKS)]
 
 
@@ -97,17 +99,43 @@ def test_what_columns_cannot_hold_stays_as_it_was_written(store: Store) -> None:
     odd = records.StepDone(**envelope(0, 900, time=BEGIN + 90), step=900, wall_seconds=1 / 3, phase_seconds={"new phase": 1 / 3})
     newer = records.encode(odd).replace(b'"step":900', b'"step":901,"mood":"good"').replace(b'"seq":900', b'"seq":901')
     cut = records.encode(odd)[:-30]
-    write(store, WRITERS[0], 500, [records.encode(odd), b'{"kind":"Later"}\n', b"\xff\x00 garbage\n", newer, cut], BEGIN + 90)
+    beats = [records.encode(beat(0, 950 + place, time=BEGIN + 90, signals={"ticks": place})) for place in range(3)]
+    newer_beat = beats[0].replace(b'"signals":{', b'"mood":"good","signals":{')
+    other_signal = beats[1].replace(b'"signals":{', b'"signals":{"as_no_beat_before":0.1,')
+    no_beat = beats[2].replace(b'"signals":{', b'"where":{"forward":["of another type"]},"signals":{')
+    rows = [records.encode(odd), b'{"kind":"Later"}\n', b"\xff\x00 garbage\n", newer, newer_beat, other_signal, no_beat]
+    write(store, WRITERS[0], 500, [*rows, cut], BEGIN + 90)
     before = from_store(store, JOB)
-    assert (before.source.unknown_kinds, before.source.garbage_lines, before.source.cut_lines) == (1, 1, 1)
+    assert (before.source.unknown_kinds, before.source.garbage_lines, before.source.cut_lines) == (1, 2, 1)
 
     compact_job(store, JOB, now=time.time())
 
     assert from_store(store, JOB) == before
     kept = [line for one in compacted_sets(store, JOB) for path in one.line_paths for line in store.read_lines(path).splitlines()]
-    assert {b'{"kind":"Later"}', b"\xff\x00 garbage", cut} <= set(kept)
+    assert {b'{"kind":"Later"}', b"\xff\x00 garbage", no_beat.strip(), cut} <= set(kept)
     with store.files.open(compacted_sets(store, JOB)[-1].measured_path) as file:
-        assert newer in b"".join(read_lines(file)), "with the field that only a newer version knows"
+        lines = b"".join(read_lines(file, Wanted()))
+    assert newer in lines and newer_beat in lines, "with the field that only a newer version knows"
+
+
+def test_a_set_of_the_first_form_is_read_as_the_segments_that_it_was_made_of(tmp_path: Path) -> None:
+    ship(store := Store(str(tmp_path)), STEPS)
+
+    found, plain = from_store(Store(str(FORM_1)), JOB), from_store(store, JOB)
+
+    assert compacted_sets(Store(str(FORM_1)), JOB)[0].holds.form == 1
+    assert replace(found, source=plain.source) == plain
+    assert found.source.records == plain.source.records
+
+
+def test_a_set_of_a_newer_form_is_refused_and_not_misread(store: Store) -> None:
+    compact_job(store, JOB, now=time.time())
+    path = Path(compacted_sets(store, JOB)[0].list_path)
+    holds = json.loads(gzip.decompress(path.read_bytes()))
+    path.write_bytes(gzip.compress(json.dumps(holds | {"form": FORM + 1}).encode()))
+
+    with pytest.raises(TachoscopeError, match="newer version"):
+        from_store(store, JOB)
 
 
 def test_the_day_of_a_running_job_stays_as_it_is_and_a_job_at_rest_is_compacted_to_its_end(store: Store) -> None:
@@ -136,8 +164,8 @@ class Died(BaseException):
 
 
 def test_killed_at_any_point_nothing_is_lost_or_twice_and_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "MOST_STEPS", 50)
-    monkeypatch.setattr(compaction, "GROUP_BYTES", 1)
+    monkeypatch.setattr(days, "MOST_STEPS", 50)
+    monkeypatch.setattr(set_in_making, "GROUP_BYTES", 1)
     for point in range(1000):
         store = Store(str(tmp_path / str(point)))
         ship(store, a_segment=20)
@@ -154,7 +182,11 @@ def test_killed_at_any_point_nothing_is_lost_or_twice_and_it_goes_on(tmp_path: P
         compact_job(store, JOB, now=time.time() + 7200)  # later than what it left lying counts as another's work
         assert read(store) == before and list(store.segments(JOB)) == [], point
         sets = compacted_sets(store, JOB)
-        listed = {path for one in sets for path in (one.list_path, one.steps_path, one.measured_path, *one.line_paths)}
+        listed = {
+            path
+            for one in sets
+            for path in (one.list_path, one.steps_path, one.measured_path, one.heartbeats_path, *one.line_paths)
+        }
         assert set(store.files.find(f"{store.root}/jobs/{JOB}/compacted")) <= listed, "no strays"
     assert point > 20
 
@@ -244,7 +276,7 @@ def test_an_object_that_cannot_be_read_is_left_and_counted_as_before(store: Stor
     assert [one.path for one in store.segments(JOB)] == [broken]
 
 
-@pytest.mark.parametrize("suffix", [".steps.parquet", ".measured.parquet"])
+@pytest.mark.parametrize("suffix", [".steps.parquet", ".heartbeats.parquet", ".measured.parquet"])
 def test_a_broken_set_costs_its_own_records_and_is_counted(store: Store, suffix: str) -> None:
     before = from_store(store, JOB)
     compact_job(store, JOB, now=time.time())
@@ -272,14 +304,14 @@ def test_an_object_of_a_set_that_is_gone_costs_its_own_records_and_is_counted(st
 def test_a_small_file_that_unpacks_to_all_memory_is_refused_before_it_is_unpacked(store: Store, bomb: str) -> None:
     compact_job(store, JOB, now=time.time())
     path = Path(compacted_sets(store, JOB)[0].measured_path)
-    count = step_parquet.MOST_GROUP_ROWS + 1 if bomb == "rows" else 300
+    count = MOST_GROUP_ROWS + 1 if bomb == "rows" else 300
     lines = [b"x" * (1 if bomb == "rows" else 1 << 20)] * count
     table = pa.table({"time": pa.array([BEGIN] * count), "line": pa.array(lines, pa.binary())})
     pq.write_table(table, path, row_group_size=count, use_dictionary=["line"] if bomb == "dictionary" else False)
     assert path.stat().st_size < 3 << 20
 
     with path.open("rb") as file, pytest.raises(ValueError, match="too large|dictionary"):
-        next(read_lines(file))
+        next(read_lines(file, Wanted()))
 
 
 def test_a_broken_list_is_a_clear_error_and_no_job_without_records(store: Store) -> None:
@@ -347,8 +379,8 @@ KILLS, OF_ONE_STORE = 100, 5
 def test_killed_a_hundred_times_at_random_while_agents_ship_nothing_is_lost_or_twice(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "MOST_STEPS", 50)
-    monkeypatch.setattr(compaction, "GROUP_BYTES", 1)
+    monkeypatch.setattr(days, "MOST_STEPS", 50)
+    monkeypatch.setattr(set_in_making, "GROUP_BYTES", 1)
     root = str(tmp_path) if kind == "directory" else request.getfixturevalue("s3").url
     chance, kills, seconds = random.Random(kind), 0, 1.0
     while kills < KILLS:

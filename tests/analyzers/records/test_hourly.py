@@ -10,9 +10,9 @@ import pytest
 
 from hourly_making import HOURS, SHIPPED_STEPS, STEPS_AN_HOUR, hourly_store
 from making import job as lines_of
+from tachoscope_analyzers.compaction.days import compact_job
 from tachoscope_analyzers.job.report import analyze, verdict
 from tachoscope_analyzers.records import judged_part
-from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_analyzers.records.judged_part import earlier_intervals, read_part
 from tachoscope_cli.app import call
 from tachoscope_core.report.report import IntervalFinding, JudgedInterval

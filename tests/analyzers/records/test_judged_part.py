@@ -10,9 +10,9 @@ import pytest
 from tests.analyzers.records.test_compaction import BEGIN, JOB, RANKS, STEPS, WRITERS, ship, write
 
 from making import envelope
+from tachoscope_analyzers.compaction.days import compact_job
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records import judged_part
-from tachoscope_analyzers.records.compaction import compact_job
 from tachoscope_analyzers.records.judged_part import Extent, extent, read_part
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_analyzers.records.window import within

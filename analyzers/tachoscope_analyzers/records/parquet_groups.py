@@ -1,0 +1,156 @@
+"""The Parquet files of a compacted set: row groups of bounded size with the times of their rows, and the files that hold lines."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+MOST_GROUP_ROWS = 1_000_000
+MOST_GROUP_BYTES = 256 << 20
+"""Of a row group, decompressed. Compaction ends a row group after 32 MiB of JSON lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which row groups to read: those of some numbers with rows that may be in a window in Unix seconds; None: no limit."""
+
+    start: float | None = None
+    end: float | None = None
+    groups: Collection[int] | None = None
+
+
+def read_groups(
+    file: Any, what: str, wanted: Wanted, *, names: Sequence[str] = (), columns: Sequence[str] | None = None
+) -> Iterator[Any]:
+    """Yield row groups of a file as Arrow tables.
+
+    Args:
+        what: the file holds, for the message. names: columns that may be encoded by a dictionary, and are read as one.
+        columns: to read; None: all.
+
+    Raises:
+        ValueError: it is not such a file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        source = pq.ParquetFile(file, read_dictionary=list(names))
+        _check_bounds(source.metadata, names)
+        for number in _groups_within(source.metadata, wanted):
+            yield source.read_row_group(number, columns=columns)
+    except (pa.ArrowException, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a Parquet file of {what} ({error})") from None
+
+
+def _check_bounds(metadata: Any, names: Sequence[str]) -> None:
+    """Raise ValueError if a row group is larger than compaction writes: a small file could decompress to more than memory holds.
+
+    The sizes are those of encoded values. With dictionary encoding a small page can repeat a large value, so only columns that
+    are read as dictionaries may use it.
+    """
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.num_rows > MOST_GROUP_ROWS or group.total_byte_size > MOST_GROUP_BYTES:
+            raise ValueError(f"row group {number} has {group.num_rows} rows, {group.total_byte_size} bytes, which is too large")
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.path_in_schema not in names and any("DICTIONARY" in one for one in column.encodings):
+                raise ValueError(f"column {column.path_in_schema} is encoded by a dictionary")
+
+
+def _groups_within(metadata: Any, wanted: Wanted) -> list[int]:
+    """Return the wanted row groups in order, by the statistics of `time`."""
+    place = metadata.schema.names.index("time")
+    found = []
+    for number in range(metadata.num_row_groups) if wanted.groups is None else sorted(wanted.groups):
+        times = metadata.row_group(number).column(place).statistics
+        outside = (
+            times is not None
+            and times.has_min_max
+            and ((wanted.start is not None and times.max < wanted.start) or (wanted.end is not None and times.min > wanted.end))
+        )
+        if not outside:
+            found.append(number)
+    return found
+
+
+class GroupWriter:
+    """Writes a Parquet file in memory, a row group at a time.
+
+    Args:
+        schema: of Arrow. names: columns that are encoded by a dictionary. level: of zstd.
+    """
+
+    def __init__(self, schema: Any, *, names: Sequence[str] = (), level: int = 3) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        of = {kind: [one.name for one in schema if one.type == kind] for kind in (pa.float64(), pa.int32(), pa.int64())}
+        encodings = dict.fromkeys(of[pa.float64()], "BYTE_STREAM_SPLIT")
+        encodings |= dict.fromkeys((*of[pa.int32()], *of[pa.int64()]), "DELTA_BINARY_PACKED")
+        self.schema = schema
+        self.rows = 0
+        self._sink = io.BytesIO()
+        self._file = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="zstd",
+            compression_level=level,
+            use_dictionary=list(names),
+            column_encoding=encodings,
+            version="2.6",
+        )
+
+    def add(self, arrays: Sequence[Any]) -> None:
+        """Write a row group: an array for each field of the schema."""
+        import pyarrow as pa
+
+        table = pa.Table.from_arrays(list(arrays), schema=self.schema)
+        self._file.write_table(table, row_group_size=max(len(table), 1))
+        self.rows += len(table)
+
+    def end(self) -> bytes:
+        """Return the file."""
+        self._file.close()
+        return self._sink.getvalue()
+
+
+class LineWriter:
+    """Writes JSON lines with their times, Unix seconds."""
+
+    def __init__(self) -> None:
+        import pyarrow as pa
+
+        self._file = GroupWriter(pa.schema([("time", pa.float64()), ("line", pa.binary())]), level=9)
+
+    @property
+    def rows(self) -> int:
+        """Number of lines so far."""
+        return self._file.rows
+
+    def add(self, rows: Sequence[tuple[float, bytes]]) -> None:
+        """Write a row group: lines of one kind and writer beside each other."""
+        import pyarrow as pa
+
+        if rows:
+            rows = sorted(rows, key=lambda row: (row[1][: row[1].find(b'"seq"')], row[0]))
+            self._file.add([pa.array(np.array([time for time, _ in rows])), pa.array([line for _, line in rows], pa.binary())])
+
+    def end(self) -> bytes:
+        """Return the file."""
+        return self._file.end()
+
+
+def read_lines(file: Any, wanted: Wanted) -> Iterator[bytes]:
+    """Yield the lines of each wanted row group.
+
+    Raises:
+        ValueError: it is not such a file.
+    """
+    for rows in read_groups(file, "lines", wanted, columns=["line"]):
+        yield b"".join(rows.column("line").to_pylist())
