@@ -78,7 +78,7 @@ def report(
     timing = timing or Timing()
     now = _multiple(now, timing, down=True)
     plans = [_plan(slo, now, timing, period_days or slo.period_days) for slo in slos]
-    labels = [_labels(slo) for slo in slos]
+    labels = [offender_labels(slo) for slo in slos]
     asks = [Ask(plan.slo, plan.windows()) for plan in plans]
     day = [Window(now - plan.length(min(plan.period_days, 1.0) * DAY), now) for plan in plans]
     further = [
@@ -112,7 +112,7 @@ def _multiple(seconds: float, timing: Timing, *, down: bool = False) -> float:
     return (int(steps) if down else max(round(steps), 1)) * timing.interval
 
 
-def _labels(slo: Slo) -> list[str]:
+def offender_labels(slo: Slo) -> list[str]:
     """Return the labels by which the bad events of an objective can be told apart, and are not already."""
     indicator = slo.indicator
     if isinstance(indicator, Slices):

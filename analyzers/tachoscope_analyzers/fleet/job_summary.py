@@ -13,8 +13,6 @@ import numpy as np
 import pandas as pd
 
 from tachoscope_analyzers.data.prices import Price
-from tachoscope_analyzers.fleet import slo_events as job_events
-from tachoscope_analyzers.fleet.slo_events import Events
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.records import load
@@ -65,7 +63,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
         worst: None: nothing is wrong if `healthy`, else it cannot be determined, and `reason` says why.
         idle_hours: of allocated units in states that are not `PRODUCTIVE`, the queue excluded, out of `held_hours`; `unit`: GPU
             or rank. idle_money: what they cost, in `currency`; None: no price is known.
-        requests: of a service. events: for objectives, see `slo_events`.
+        requests: of a service.
     """
 
     job: str
@@ -89,7 +87,6 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     idle_money: float | None = None
     currency: str = ""
     requests: int | None = None
-    events: Events = Events()
 
 
 def standing(summary: JobSummary, now: float) -> str:
@@ -162,7 +159,6 @@ def _with_steps(summary: JobSummary, steps: pd.DataFrame) -> JobSummary:
         steps=steps["step"].nunique(),
         mean_step=float(walls.mean()),
         step_seconds=[float(part.mean()) for part in parts],
-        events=job_events.together([summary.events, job_events.of_steps(steps)]),
     )
 
 
@@ -171,13 +167,11 @@ def _with_life(summary: JobSummary, report: Report, *, stepped: bool) -> JobSumm
     life = report.life
     if life is None:
         return summary
-    events = [summary.events, job_events.of_life(life, report.ledgers[0])] if stepped else [summary.events]
     summary = msgspec.structs.replace(
         summary,
         steps=life.new_steps or summary.steps,
         attempts=len(life.attempts) or summary.attempts,
         goodput=report.goodput if stepped else None,
-        events=job_events.together(events),
     )
     return summary if life.cost is None else _with_cost(summary, life.cost)
 
@@ -204,12 +198,10 @@ def _service(job: JobRecords, common: JobSummary, now: float) -> JobSummary:
     seen, why = _result_or_reason(lambda: traffic_of(last_seconds(job, _SERVICE_SECONDS), "server", now=now))
     if seen is None:
         return msgspec.structs.replace(summary, reason=why)
-    events, _ = _result_or_reason(lambda: job_events.of_traffic(seen))
     report, why = _result_or_reason(lambda: analyze_traffic(seen, job=job.job, sources=[job.source]))
     worst = _gravest(report, None)
     return msgspec.structs.replace(
         summary,
-        events=events or summary.events,
         goodput=report.goodput if report is not None else None,
         worst=worst,
         healthy=report is not None and worst is None,

@@ -13,6 +13,7 @@ Errors of a backend are caught as `Exception`: each object store has its own, an
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import re
@@ -262,6 +263,15 @@ class Store:
         found.sort(key=lambda one: (one.began, one.path))
         last_before = max((one.began for one in found if one.began <= start), default=start)
         return [one for one in found if last_before <= one.began <= end]
+
+    def sample_days(self) -> list[float]:
+        """Return the beginnings of the days with metric samples, Unix seconds, the oldest first."""
+        found: list[float] = []
+        for folder in self._list(f"{self._root}/metrics"):
+            with contextlib.suppress(ValueError):  # a folder that is no day
+                day = datetime.fromisoformat(folder.rpartition("/date=")[2])
+                found.append(day.replace(tzinfo=UTC).timestamp())
+        return sorted(found)
 
     def sample_hosts(self, *, start: float, end: float) -> list[str]:
         """Return the hosts, as their folders are named, with metric samples of the days of a window in Unix seconds."""

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from tachoscope_alerts.spec.slo import Slo
 from tachoscope_analyzers.fleet.job_summary import GravestFinding, JobSummary, standing
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_explorer.page.view import View, address
-from tachoscope_explorer.sources import job_slos
+from tachoscope_explorer.sources.job_slos import JobSlos
 from tachoscope_show.report.trend_words import ranks_text
 from tachoscope_show.text.units import percent, seconds
 
@@ -131,7 +130,7 @@ def _loss(worst: GravestFinding, summary: JobSummary) -> str:
     return f"{seconds(worst.seconds_per_step)} {unit} ({percent(worst.share)}), {ranks_text(worst.ranks)}"
 
 
-def table(found: Sequence[JobRow], slos: Sequence[Slo]) -> pd.DataFrame:
+def table(found: Sequence[JobRow], slos: JobSlos) -> pd.DataFrame:
     """Return the rows as they are shown, a job each; what is not known is missing, and nowhere 0."""
     cells = [_cells(row, slos) for row in found]
     frame = pd.DataFrame(cells, columns=list(_cells(JobRow("", 0.0, None), slos)))
@@ -152,7 +151,7 @@ def _short(value: float | None) -> float | None:
     return None if value is None else round(value, 2) if abs(value) >= 0.1 else float(f"{value:.2g}")
 
 
-def _cells(row: JobRow, slos: Sequence[Slo]) -> dict[str, object]:
+def _cells(row: JobRow, slos: JobSlos) -> dict[str, object]:
     one = row.summary
     stepped = one is not None and bool(one.step_seconds)
     return {
@@ -163,7 +162,7 @@ def _cells(row: JobRow, slos: Sequence[Slo]) -> dict[str, object]:
         "goodput": one.goodput * 100 if one is not None and one.goodput is not None else None,
         "step time": one.step_seconds if one is not None and stepped else [],
         "mean step": one.mean_step if one is not None and stepped else None,
-        "objectives": job_slos.describe(job_slos.attainments(one.events, slos)) if one is not None else None,
+        "objectives": slos.describe(row.job, row.written),
         "idle hours": _short(one.idle_hours) if one is not None else None,
         "idle cost": _short(one.idle_money) if one is not None else None,
         "currency": one.currency if one is not None else "",

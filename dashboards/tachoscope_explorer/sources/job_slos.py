@@ -1,29 +1,42 @@
-"""Which objectives a job meets by its own measurements, and which budgets it spends faster than they allow.
+"""How each job meets the objectives, by its agents' samples: the evaluator of the page Objectives, with one budget a job.
 
-A budget is of all jobs over weeks, and is on the page Objectives. For a list that would be too dear: here a job's own events are
-compared with each objective's bound and target, as the specs have them.
+Days of samples are measured one after the other, the newest first, and a day is kept until an agent adds to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import streamlit as st
 
-from tachoscope_alerts.measure.attainment import attained
-from tachoscope_alerts.spec import files, openslo
+from tachoscope_alerts.measure import from_samples, parquet_cache
+from tachoscope_alerts.measure.events import Ask, EventSums, Window
+from tachoscope_alerts.report.report import offender_labels
+from tachoscope_alerts.spec.burn_rate_windows import DAY, Timing
 from tachoscope_alerts.spec.slo import Slo
-from tachoscope_analyzers.fleet.slo_events import Events
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_show.text.units import percent
+from tachoscope_core.storage.store import Store
+from tachoscope_explorer.sources.slos import objectives
+from tachoscope_show.text.units import counted, percent
 
+PERIOD_DAYS = 28
+"""Days of samples, up to the newest: the period of the shipped objectives."""
+MOST_HOSTS = 32
+"""A day of so many hosts takes about 8 s to decode, once; more are for a Prometheus."""
+PATIENCE_SECONDS = 2.0
+"""After so long no further day is measured at this look."""
+FRESH_SECONDS = 60.0
 HELP = (
-    "The job's own events against the objectives that tachoscope ships: the share that was good, and the target. Below the target "
-    "it spends the budget that all jobs share faster than that allows. Training: effective time and recoveries of the whole life, "
-    "waiting for data and regularity of the last attempt's steps; services: the last hour of requests. What is left of the "
-    "budgets is on the page Objectives."
+    "The job's events in the samples of its agents against the objectives: the share that was good, and the target. Below the "
+    f"target it spends the budget that all jobs share faster than that allows. Of the last {PERIOD_DAYS} days with samples, by the "
+    "same evaluation as the page Objectives, which has what is left of the budgets. A run without an agent has no samples."
 )
+_JOB_LABELS = ("training_job", "service")
+"""Labels whose value is the name of a job in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +53,106 @@ class Attainment:
         return self.attained >= self.target
 
 
-@st.cache_resource(show_spinner=False)
-def objectives() -> tuple[Slo, ...]:
-    """Return the objectives that are in force here; none if they cannot be read: the page Objectives says why."""
+@dataclass(frozen=True, slots=True)
+class JobSlos:
+    """Attainments of all jobs.
+
+    Attributes:
+        by_job: those with events, the worst first. since: Unix seconds from which on samples were measured.
+        complete: no day of the period is left. why: the reason for which nothing can be measured; empty if something can.
+    """
+
+    by_job: Mapping[str, Sequence[Attainment]] = field(default_factory=dict)
+    since: float = 0.0
+    complete: bool = True
+    why: str = ""
+
+    def describe(self, job: str, written: float) -> str:
+        """Return how a job meets the objectives, or why that is not known.
+
+        Args:
+            written: Unix seconds at which something of the job was last written.
+        """
+        found = self.by_job.get(job, ())
+        below = [one for one in found if not one.is_met]
+        if below:
+            told = ", ".join(f"{one.name} {percent(one.attained)} of {percent(one.target)}" for one in below)
+            return f"below {len(below)} of {len(found)}: {told}"
+        if found:
+            return f"meets {len(found)} of {len(found)}"
+        return f"not measured: {self.why or self._why_not(written)}"
+
+    def _why_not(self, written: float) -> str:
+        if written >= self.since:
+            return "no events of it in the samples of agents"
+        return f"it ended before the {PERIOD_DAYS} days of samples" if self.complete else "older samples are not read yet"
+
+
+def job_slos(url: str, *, seconds: float = PATIENCE_SECONDS) -> JobSlos:
+    """Return how jobs meet the objectives.
+
+    Args:
+        seconds: after so long no further day is measured; the next look continues.
+    """
     try:
-        return tuple(openslo.load([files.path_of("slos")]))
-    except TachoscopeError:
-        return ()
+        days = _sample_days(url)
+        slos = [slo for slo in objectives().values() if _job_label(slo)]
+        began, measured = time.monotonic(), list[_Sums]()
+        for day, objects in days.items():
+            if measured and time.monotonic() - began > seconds:
+                break
+            measured.append(_of_day(url, day, objects))
+    except TachoscopeError as error:
+        return JobSlos(why=str(error))
+    if not measured:
+        return JobSlos(why="the store has no samples of agents")
+    return JobSlos(_attainments(slos, measured), list(days)[len(measured) - 1], len(measured) == len(days))
 
 
-def attainments(events: Events, slos: Iterable[Slo]) -> list[Attainment]:
-    """Return the objectives of which the job has events, the worst first."""
-    counters = [(count.metric, count.labels, count.amount) for count in events.counters]
-    pairs = [(slo, attained(slo, counters, events.histograms)) for slo in slos]
-    found = [Attainment(slo.name, ratio, slo.target) for slo, ratio in pairs if ratio is not None]
-    return sorted(found, key=lambda one: (one.is_met, one.attained - one.target))
+_Sums = Mapping[tuple[str, str], EventSums]
+"""Events by name of the objective and of the job."""
 
 
-def describe(found: list[Attainment]) -> str:
-    """Return them in a cell: the objectives that are not met with their figures, or how many are."""
-    below = [one for one in found if not one.is_met]
-    if not found:
-        return "not measured"
-    if not below:
-        return f"meets {len(found)} of {len(found)}"
-    told = ", ".join(f"{one.name} {percent(one.attained)} of {percent(one.target)}" for one in below)
-    return f"below {len(below)} of {len(found)}: {told}"
+def _attainments(slos: Sequence[Slo], measured: Sequence[_Sums]) -> dict[str, list[Attainment]]:
+    sums: defaultdict[tuple[str, str], EventSums] = defaultdict(EventSums)
+    for day in measured:
+        for of, events in day.items():
+            sums[of] += events
+    targets, found = {slo.name: slo.target for slo in slos}, defaultdict[str, list[Attainment]](list)
+    for (name, job), events in sums.items():
+        if events.error_ratio is not None:
+            found[job].append(Attainment(name, 1.0 - events.error_ratio, targets[name]))
+    return {job: sorted(some, key=lambda one: (one.is_met, one.attained - one.target)) for job, some in found.items()}
+
+
+@st.cache_data(ttl=FRESH_SECONDS, max_entries=4, show_spinner=False)
+def _sample_days(url: str) -> dict[float, str]:
+    """Return the last days with samples, the newest first, each with a digest of the names of its objects.
+
+    Raises:
+        TachoscopeError: the store cannot be read, or has too many hosts.
+    """
+    store, found = Store(url), dict[float, str]()
+    every = store.sample_days()
+    for day in (day for day in reversed(every) if day > every[-1] - PERIOD_DAYS * DAY):
+        hosts = store.sample_hosts(start=day, end=day + DAY - 1)
+        if len(hosts) > MOST_HOSTS:
+            raise TachoscopeError(f"samples of {counted(len(hosts), 'host')}, more than {MOST_HOSTS}: ask a Prometheus")
+        objects = [one.path for host in hosts for one in store.samples(host, start=day, end=day + DAY - 1)]
+        found[day] = hashlib.sha256("\n".join(objects).encode()).hexdigest()
+    return found
+
+
+@st.cache_resource(max_entries=4 * PERIOD_DAYS, show_spinner=False)
+def _of_day(url: str, day: float, objects: str) -> _Sums:  # noqa: ARG001  # `objects` makes what is kept outdated
+    labels = {name: (slo, label) for name, slo in objectives().items() if (label := _job_label(slo))}
+    window = Window(day, min(day + DAY, time.time()))
+    source = from_samples.of_store(url, cache=parquet_cache.folder())
+    answers = source.measure([Ask(replace(slo, by=(label,)), (window,)) for slo, label in labels.values()], Timing())
+    rows = zip(labels, answers, strict=True)
+    return {(name, group[0]): sums[0] for name, measured in rows for group, sums in measured.items()}
+
+
+def _job_label(slo: Slo) -> str | None:
+    """Return the label that tells the jobs of an objective apart; None if its metrics do not tell them."""
+    return next((label for label in _JOB_LABELS if label in (*slo.by, *offender_labels(slo))), None)

@@ -25,7 +25,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import cache_dir
 from tachoscope_core.storage.store import Store
 
-FORM = 1
+FORM = 2
 """Raised whenever what a summary says changes between two versions of the package."""
 LIVE_SECONDS = 30.0
 """A running job writes every few seconds; it is judged again no more often than this."""

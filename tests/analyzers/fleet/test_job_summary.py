@@ -157,22 +157,6 @@ def test_a_summary_is_the_same_after_it_was_on_disk(tmp_path: Path) -> None:
     assert msgspec.json.decode(msgspec.json.encode(summary), type=JobSummary) == summary
 
 
-def events(summary: JobSummary, metric: str) -> list[float]:
-    return summary.events.histograms[metric]
-
-
-def test_steps_that_waited_for_data_are_counted_by_the_buckets_of_the_metric(tmp_path: Path) -> None:
-    quick = {"data_wait": 0.0, "forward": 0.1}
-    slow = {"data_wait": 0.023, "forward": 0.077}
-    summary = summarise(loaded(job([[slow if number % 4 == 0 else quick] for number in range(40)]), tmp_path), now=NOW)
-
-    counts = events(summary, "tachoscope_step_data_wait_ratio")
-
-    assert counts[-1] == 40  # all
-    assert counts[2] == 30  # at most a tenth
-    assert counts[4] == 40  # at most 35 %
-
-
 def test_a_service_has_requests_and_their_outcomes(tmp_path: Path) -> None:
     server = Server()
     server.start()
@@ -185,9 +169,6 @@ def test_a_service_has_requests_and_their_outcomes(tmp_path: Path) -> None:
 
     assert (summary.kind, summary.status, summary.requests, summary.ranks) == ("service", "completed", 41, 1)
     assert summary.mean_step is None
-    ended = {count.labels["outcome"]: count.amount for count in summary.events.counters}
-    assert ended == {"ok": 40.0, "shed": 1.0}
-    assert events(summary, "tachoscope_request_first_token_seconds")[-1] == 40
 
 
 def test_a_service_of_which_only_clients_tell_cannot_be_judged(tmp_path: Path) -> None:
@@ -208,13 +189,6 @@ def test_a_service_that_nobody_asked_says_so(tmp_path: Path) -> None:
     summary = summarise(loaded(server.lines(), tmp_path), now=BEGIN + 100)
 
     assert "nothing was asked of it" in summary.reason
-
-
-def test_what_recovered_is_counted_with_how_long_it_took(tmp_path: Path) -> None:
-    counts = events(summarise(killed_three_times().load(tmp_path), now=NOW), "tachoscope_recovery_seconds")
-
-    assert counts[-1] == 3
-    assert counts[0] == 3  # within 30 s
 
 
 def test_a_job_without_any_start_of_a_process_still_has_its_line(tmp_path: Path) -> None:

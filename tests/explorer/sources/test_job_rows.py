@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tachoscope_alerts.spec import files, openslo
 from tachoscope_analyzers.fleet.job_summary import GravestFinding, JobSummary
-from tachoscope_analyzers.fleet.slo_events import Count, Events
 from tachoscope_core.report.taxonomy import BY_SLUG
-from tachoscope_explorer.sources import job_slos
 from tachoscope_explorer.sources.job_rows import JobFilter, classes, finding, money, rows, summarise, table
+from tachoscope_explorer.sources.job_slos import JobSlos
 
 CRITICAL = GravestFinding(class_="input_workers", severity="critical", seconds_per_step=0.2, share=0.4, ranks="all")
-SLOS = openslo.load([files.path_of("slos")])
+NOT_MEASURED = JobSlos(why="no samples")
 
 
 def test_the_newest_job_stands_first() -> None:
@@ -68,7 +66,7 @@ def test_healthy_and_cannot_be_told_and_not_looked_at_are_three_answers() -> Non
 
 
 def test_what_is_not_known_is_missing_in_the_table_and_not_0() -> None:
-    frame = table(rows({"a": 1.0, "b": 2.0}, {"a": JobSummary(job="a", reason="no step")}, now=3.0), SLOS)
+    frame = table(rows({"a": 1.0, "b": 2.0}, {"a": JobSummary(job="a", reason="no step")}, now=3.0), NOT_MEASURED)
 
     for column in ("goodput", "mean step", "idle hours", "idle cost", "ranks", "steps"):
         assert frame[column].isna().all(), column
@@ -78,7 +76,7 @@ def test_what_is_not_known_is_missing_in_the_table_and_not_0() -> None:
 def test_little_idle_time_is_not_shown_as_none() -> None:
     little = JobSummary(job="a", idle_hours=0.00123, idle_money=0.0049, currency="USD")
 
-    (row,) = table(rows({"a": 1.0}, {"a": little}, now=3.0), SLOS).to_dict("records")
+    (row,) = table(rows({"a": 1.0}, {"a": little}, now=3.0), NOT_MEASURED).to_dict("records")
 
     assert (row["idle hours"], row["idle cost"]) == (0.0012, 0.0049)
     assert money(0.0049, "USD") == "< 0.01 USD"
@@ -86,32 +84,7 @@ def test_little_idle_time_is_not_shown_as_none() -> None:
 
 
 def test_a_table_of_no_jobs_has_the_same_columns() -> None:
-    one = table(rows({"a": 1.0}, {}, now=3.0), SLOS)
+    one = table(rows({"a": 1.0}, {}, now=3.0), NOT_MEASURED)
 
-    assert list(table([], SLOS).columns) == list(one.columns)
-    assert isinstance(table([], SLOS), pd.DataFrame)
-
-
-def events(effective: float) -> Events:
-    return Events(
-        counters=[
-            Count(metric="tachoscope_job_held_seconds_total", amount=100.0),
-            Count(metric="tachoscope_job_effective_seconds_total", amount=effective),
-        ]
-    )
-
-
-def test_the_target_of_an_objective_is_the_specs_own() -> None:
-    (goodput,) = [slo for slo in SLOS if slo.name == "training-goodput"]
-
-    (spent,) = job_slos.attainments(events(effective=50.0), SLOS)
-    (met,) = job_slos.attainments(events(effective=100.0 * goodput.target), SLOS)
-
-    assert (spent.name, spent.target, spent.is_met) == ("training-goodput", goodput.target, False)
-    assert met.is_met
-    assert job_slos.describe([spent]) == "below 1 of 1: training-goodput 50.0 % of 95.0 %"
-    assert job_slos.describe([met]) == "meets 1 of 1"
-
-
-def test_without_events_objectives_are_not_measured_rather_than_met() -> None:
-    assert job_slos.describe(job_slos.attainments(Events(), SLOS)) == "not measured"
+    assert list(table([], NOT_MEASURED).columns) == list(one.columns)
+    assert isinstance(table([], NOT_MEASURED), pd.DataFrame)

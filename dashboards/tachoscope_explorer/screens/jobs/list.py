@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 import streamlit as st
@@ -20,7 +21,9 @@ from tachoscope_explorer.sources import job_rows, job_slos
 from tachoscope_explorer.sources import summary_cache as summaries
 from tachoscope_explorer.sources import traces as trace_sources
 from tachoscope_explorer.sources.job_rows import FleetSummary, JobFilter, JobRow
+from tachoscope_explorer.sources.job_slos import JobSlos
 from tachoscope_show.life.words import hours
+from tachoscope_show.report.trend_words import at
 from tachoscope_show.text.units import counted
 
 AT_ONCE = 50
@@ -66,16 +69,28 @@ def show(context: Context) -> None:
     if not times:
         _empty(url)
         return
-    found = _rows(url)
-    live = any(row.status == "running" for row in found)
+    found = _look(url)
     above, filters = st.container(), st.container()
     with filters:
-        wanted = _wanted(found)
+        wanted = _wanted(found.rows)
     # Streamlit runs the board again with what it was called with first: the rows are taken out, so that it looks for itself then.
-    st.fragment(_board, run_every=REFRESH_SECONDS if live else None)(context, above, wanted, [found], live=live)
+    st.fragment(_board, run_every=REFRESH_SECONDS if found.changes else None)(context, above, wanted, [found], live=found.changes)
 
 
-def _rows(url: str) -> list[JobRow]:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one look at the store found."""
+
+    rows: list[JobRow]
+    slos: JobSlos
+
+    @property
+    def changes(self) -> bool:
+        """Whether the next look finds more."""
+        return not self.slos.complete or any(row.status == "running" for row in self.rows)
+
+
+def _look(url: str) -> _Look:
     """Return the jobs of the store; those that changed are judged again, as many as is bearable, with progress on the page."""
     times = sources.job_times(url)
     newest = sorted(times, key=lambda job: -times[job])
@@ -88,7 +103,7 @@ def _rows(url: str) -> list[JobRow]:
     most = st.session_state.get(_MOST, AT_ONCE)
     found = summaries.summaries(url, newest, times, most=most, seconds=PATIENCE_SECONDS, on_progress=on_progress)
     bar.empty()
-    return job_rows.rows(times, found, time.time())
+    return _Look(job_rows.rows(times, found, time.time()), job_slos.job_slos(url))
 
 
 def _wanted(found: Sequence[JobRow]) -> JobFilter:
@@ -106,10 +121,11 @@ def _wanted(found: Sequence[JobRow]) -> JobFilter:
         )
 
 
-def _board(context: Context, above: DeltaGenerator, wanted: JobFilter, fresh: list[list[JobRow]], *, live: bool) -> None:
-    """Show what changes while jobs run; the sums go to the container `above`. fresh: the rows, if they were just made."""
-    found = fresh.pop() if fresh else _rows(context.settings.store_url)
-    if live and not any(row.status == "running" for row in found):
+def _board(context: Context, above: DeltaGenerator, wanted: JobFilter, fresh: list[_Look], *, live: bool) -> None:
+    """Show what changes while jobs run; the sums go to the container `above`. fresh: the look, if it was just made."""
+    look = fresh.pop() if fresh else _look(context.settings.store_url)
+    found = look.rows
+    if live and not look.changes:
         st.rerun()  # the page as a whole: nothing refreshes itself from now on
     with above:
         _at_a_glance(job_rows.summarise(found))
@@ -117,12 +133,14 @@ def _board(context: Context, above: DeltaGenerator, wanted: JobFilter, fresh: li
     if not chosen:
         nothing("No job is like that. Take a filter away.")
     else:
-        _table(context, chosen)
+        _table(context, chosen, look.slos)
     unseen = sum(row.summary is None for row in found)
     if unseen:
         st.caption(f"Not looked at yet: {counted(unseen, 'job')} of {len(found)}, the oldest ones.")
         label = f"Look at {min(unseen, AT_ONCE)} more"
         st.button(label, key="more", icon=":material/expand_more:", on_click=_more, args=(len(found) - unseen,))
+    if not look.slos.complete:
+        st.caption(f"Objectives: of samples since {at(look.slos.since)}; older ones are being read.")
     if live:
         st.caption(f"Refreshed every {REFRESH_SECONDS:.0f} s; a running job is judged every {summaries.LIVE_SECONDS:.0f} s.")
 
@@ -147,8 +165,8 @@ def _at_a_glance(seen: FleetSummary) -> None:
         st.caption("; ".join(known).capitalize() + ".")
 
 
-def _table(context: Context, chosen: Sequence[JobRow]) -> None:
-    frame = job_rows.table(chosen, job_slos.objectives())
+def _table(context: Context, chosen: Sequence[JobRow], slos: JobSlos) -> None:
+    frame = job_rows.table(chosen, slos)
     st.caption("**Tick a row to open its job** (keyboard: Shift+Space). A click on a column's head sorts.")
     event = st.dataframe(
         frame.assign(severity=pd.Series([[value] for value in frame["severity"]], dtype=object)),
