@@ -56,6 +56,9 @@ class Loader:
     settings: LoaderSettings | None = None
 
 
+_NO_SAMPLES: dict[str, int] = {}
+
+
 def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
     """Sum up what some ranks' loaders were seen doing: by the heartbeats, and by the training thread's own CPU clock."""
     writers = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if rank in ranks}
@@ -63,8 +66,8 @@ def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
     workers = int(max((beat.signals.get("workers", 0.0) for beat in beats), default=0.0))
     kinds: Counter[str] = Counter()
     for beat in beats:
-        if samples := beat.wait_samples.get("data_wait"):
-            kinds.update(samples)
+        for kind, count in beat.wait_samples.get("data_wait", _NO_SAMPLES).items():
+            kinds[kind] += count
     kinds.update(seen_for_input(beats))
     if workers:
         cpu, wall = (

@@ -71,14 +71,15 @@ class BeatWriter:
 
 
 def read_beats(file: Any, wanted: Wanted) -> Iterator[list[Heartbeat]]:
-    """Yield the heartbeats of each wanted row group.
+    """Yield the heartbeats of each wanted row group, of a window those up to `AROUND_SECONDS` outside of it.
 
     Raises:
         ValueError: it is not such a file.
     """
-    for rows in read_groups(file, "heartbeats", wanted, names=_DICTIONARIES):
+    around = wanted.around()
+    for rows in read_groups(file, "heartbeats", around, names=_DICTIONARIES):
         try:
-            yield [*_table(rows)]
+            yield [*_table(around.rows_of(rows))]
         except (KeyError, UnicodeDecodeError, msgspec.DecodeError) as error:
             raise ValueError(f"not a Parquet file of heartbeats ({error})") from None
 

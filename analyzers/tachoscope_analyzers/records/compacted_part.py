@@ -18,6 +18,9 @@ from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, St
 
 _Rows = TypeVar("_Rows")
 
+LONGEST_STEP_SECONDS = 7200.0
+"""A step belongs to the window that contains its middle, so it may end half as long after the window."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompactedPart:
@@ -81,7 +84,9 @@ class CompactedPart:
     @property
     def _wanted(self) -> bool:
         holds = self.set.holds
-        return (self.start is None or holds.end >= self.start) and (self.end is None or holds.begin <= self.end)
+        return (self.start is None or holds.end >= self.start) and (
+            self.end is None or holds.begin <= self.end + LONGEST_STEP_SECONDS / 2
+        )
 
     @contextlib.contextmanager
     def _opened(self, path: str) -> Iterator[Any]:

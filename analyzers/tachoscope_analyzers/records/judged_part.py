@@ -20,8 +20,6 @@ MOST_RECORDS = 350_000
 """Number of measurements that are judged at once: two hours of 64 ranks with steps of 2 s, which takes 3 s."""
 _LEAST_BYTES_A_RECORD = 25
 """Lower bound for compressed segments (measured on CPU and on an H200: 97 to 128); jobs that are short by it are read whole."""
-_LONGEST_STEP_SECONDS = 3600.0
-"""A step belongs to the window that contains its middle, so it may end this long after the window."""
 _LOOKED_BACK_SECONDS = (600.0, 86400.0)
 """How far back the last step of a job is searched: evaluation, traces and the end of the job are recorded after it."""
 _SAMPLED = 8
@@ -128,12 +126,19 @@ def _times_of(holds: CompactedList) -> tuple[float, float]:
 
 
 def read_part(
-    store: Store, job: str, *, start: float | None = None, end: float | None = None, last: float | None = None
+    store: Store,
+    job: str,
+    *,
+    start: float | None = None,
+    end: float | None = None,
+    last: float | None = None,
+    part: int | None = None,
 ) -> JobRecords:
     """Read a job, or the newest part of a long job; `left_out` then describes the rest.
 
     Args:
         start, end: window in Unix seconds; None: no limit. last: length of the window in seconds, up to `end` or the last step.
+        part: number of measurements to read of a window that has more than `MOST_RECORDS`; None: as many as that.
 
     Raises:
         TachoscopeError: the store has no such job, or no step in the window.
@@ -146,8 +151,10 @@ def read_part(
     until = newest if end is None else end
     since = until - last if last is not None else start
     wanted = 0.0 if since is None else since
-    first = whole.newest_part(wanted, until, MOST_RECORDS)
-    read = from_store(store, job, start=first or None, end=until + _LONGEST_STEP_SECONDS if end is not None else None)
+    first, most = whole.newest_part(wanted, until, MOST_RECORDS), min(part or MOST_RECORDS, MOST_RECORDS)
+    if first > wanted:
+        first = whole.newest_part(wanted, until, most)
+    read = from_store(store, job, start=first or None, end=end)
     if since is None and end is None and first <= wanted:
         return read
     if not read.steps and not read.broken and from_store(store, job, ends_only=True).steps:
@@ -159,7 +166,7 @@ def read_part(
         return found
     count = whole.count(wanted, until)
     note = QualityNote(
-        what=f"records before {moment(first)} were not read: there are about {count:,.0f}, and {MOST_RECORDS:,} are judged at once",
+        what=f"records before {moment(first)} were not read: there are about {count:,.0f}, and {most:,} are judged at once",
         severity="note",
         means="the report is about what came since; --from and --to choose another part",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,9 +40,9 @@ class _Sums:
         self._last: Heartbeat | None = None
         self._time = 0.0
         self._step = self._dropped = 0
-        self._signals: Counter[str] = Counter()
-        self._wait_samples: dict[str, Counter[str]] = defaultdict(Counter)
-        self._activity: dict[str, Counter[str]] = defaultdict(Counter)
+        self._signals: dict[str, float] = {}
+        self._wait_samples: dict[str, dict[str, int]] = {}
+        self._activity: dict[str, dict[str, int]] = {}
         self._lengths = Distribution(_MOST_LENGTHS)
         self._some_lengths: list[float] = []
         self._longest = 0.0
@@ -59,12 +59,13 @@ class _Sums:
                 self._take_lengths()
         signals = self._signals
         for name, value in beat.signals.items():
-            signals[name] = max(signals[name], value) if name in _SINCE_THE_BEGIN else signals[name] + value  # type: ignore[assignment]
+            before = signals.get(name, 0.0)
+            signals[name] = max(before, value) if name in _SINCE_THE_BEGIN else before + value
         for sums, samples in ((self._wait_samples, beat.wait_samples), (self._activity, beat.activity)):
             for phase, counts in samples.items():
-                own = sums[phase]
+                own = sums.setdefault(phase, {})
                 for key, count in counts.items():
-                    own[key] += count
+                    own[key] = own.get(key, 0) + count
 
     def together(self) -> Heartbeat:
         assert self._last is not None

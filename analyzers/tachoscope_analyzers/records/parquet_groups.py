@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,9 @@ import numpy as np
 MOST_GROUP_ROWS = 1_000_000
 MOST_GROUP_BYTES = 256 << 20
 """Of a row group, decompressed. Compaction ends a row group after 32 MiB of JSON lines."""
+AROUND_SECONDS = 300.0
+"""A measurement belongs to the window that its middle is in: those that last longer than twice this may be left out. Summaries of
+collectives count from the last one before the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,20 @@ class Wanted:
     start: float | None = None
     end: float | None = None
     groups: Collection[int] | None = None
+
+    def around(self) -> Wanted:
+        """Return the same with the measurements that may belong to the window."""
+        since = None if self.start is None else self.start - AROUND_SECONDS
+        return Wanted(since, None if self.end is None else self.end + AROUND_SECONDS, self.groups)
+
+    def rows_of(self, rows: Any) -> Any:
+        """Return the rows of an Arrow table of which `time` is in the window."""
+        if self.start is None and self.end is None:
+            return rows
+        since, until = (-math.inf if self.start is None else self.start), (math.inf if self.end is None else self.end)
+        times = rows.column("time").to_numpy()
+        kept = (times >= since) & (times <= until)
+        return rows if kept.all() else rows.filter(kept)
 
 
 def read_groups(
@@ -64,19 +82,28 @@ def _check_bounds(metadata: Any, names: Sequence[str]) -> None:
 
 
 def _groups_within(metadata: Any, wanted: Wanted) -> list[int]:
-    """Return the wanted row groups in order, by the statistics of `time`."""
-    place = metadata.schema.names.index("time")
+    """Return the wanted row groups in order: those that may hold rows whose middle is in the window.
+
+    The end of a row is its `time`, its length that of a step, else 0; both by the statistics of the file.
+    """
+    names = metadata.schema.names
     found = []
     for number in range(metadata.num_row_groups) if wanted.groups is None else sorted(wanted.groups):
-        times = metadata.row_group(number).column(place).statistics
-        outside = (
-            times is not None
-            and times.has_min_max
-            and ((wanted.start is not None and times.max < wanted.start) or (wanted.end is not None and times.min > wanted.end))
-        )
-        if not outside:
+        group = metadata.row_group(number)
+        times, length = group.column(names.index("time")).statistics, _longest_step(group, names)
+        begins, ends = (times.min - length / 2, times.max) if times is not None and times.has_min_max else (-math.inf, math.inf)
+        if (wanted.start is None or ends >= wanted.start) and (wanted.end is None or begins <= wanted.end):
             found.append(number)
     return found
+
+
+def _longest_step(group: Any, names: Sequence[str]) -> float:
+    """Return the largest number of seconds of a step of a row group; infinite if that is not known, 0 if it holds no steps."""
+    for name, unit in (("wall_nanoseconds", 1e-9), ("wall_seconds", 1.0)):
+        if name in names:
+            walls = group.column(names.index(name)).statistics
+            return float(walls.max) * unit if walls is not None and walls.has_min_max else math.inf
+    return 0.0
 
 
 class GroupWriter:
@@ -147,10 +174,11 @@ class LineWriter:
 
 
 def read_lines(file: Any, wanted: Wanted) -> Iterator[bytes]:
-    """Yield the lines of each wanted row group.
+    """Yield the lines of each wanted row group, of a window those written up to `AROUND_SECONDS` outside of it.
 
     Raises:
         ValueError: it is not such a file.
     """
-    for rows in read_groups(file, "lines", wanted, columns=["line"]):
-        yield b"".join(rows.column("line").to_pylist())
+    around = wanted.around()
+    for rows in read_groups(file, "lines", around, columns=["time", "line"]):
+        yield b"".join(around.rows_of(rows).column("line").to_pylist())

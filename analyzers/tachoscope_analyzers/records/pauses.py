@@ -100,8 +100,9 @@ def _still_samples(beats: Sequence[Heartbeat]) -> Counter[str]:
     for beat in beats:
         for phase in _COMPUTING:
             if samples := beat.wait_samples.get(phase):
-                seen.update({kind: count for kind, count in samples.items() if kind not in RUNNING})
-    return seen
+                for kind, count in samples.items():
+                    seen[kind] += count
+    return Counter({kind: count for kind, count in seen.items() if kind not in RUNNING})
 
 
 def _by_lock(

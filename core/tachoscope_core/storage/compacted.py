@@ -8,7 +8,7 @@ and readers ignore them. Readers also ignore segments that a list names, so thes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -100,9 +100,10 @@ class CompactedSet:
         """The object that says what the set holds."""
         return self.path + _LIST
 
-    def replaced(self) -> Iterable[tuple[str, int, int]]:
-        """Yield writer, attempt and offset of each segment that the set replaces."""
-        return ((one.writer, one.attempt, offset) for one in self.holds.writers for offset in one.offsets)
+    def replaced(self, writers: Collection[str] | None = None) -> Iterable[tuple[str, int, int]]:
+        """Yield writer, attempt and offset of each segment that the set replaces, of all writers or of some."""
+        chosen = (one for one in self.holds.writers if writers is None or one.writer in writers)
+        return ((one.writer, one.attempt, offset) for one in chosen for offset in one.offsets)
 
 
 def compacted_sets(store: Store, job: str) -> list[CompactedSet]:
@@ -134,7 +135,8 @@ def segments_left(store: Store, job: str) -> tuple[list[StoredSegment], list[Sto
     """
     segments = list(store.segments(job))
     sets = compacted_sets(store, job)
-    replaced = {key for one in sets for key in one.replaced()}
+    writers = {segment.writer for segment in segments}
+    replaced = {key for one in sets for key in one.replaced(writers)}
     left: tuple[list[StoredSegment], list[StoredSegment]] = ([], [])
     for segment in segments:
         left[(segment.writer, segment.attempt, segment.offset) in replaced].append(segment)

@@ -17,6 +17,9 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_core.storage.store import Store
 
+PART = 175_000
+"""Number of measurements that are read of a long job, an hour of 64 ranks with steps of 2 s: a page opens in a second or two.
+What came before is on the page as it was judged at compaction."""
 LIVE_SECONDS = 5.0
 """For so long the store's list of jobs is taken for what it is."""
 
@@ -41,13 +44,13 @@ def written(url: str, job: str) -> float:
 
 @st.cache_resource(max_entries=3, show_spinner="Reading the job's records …")
 def _records(url: str, job: str, at: float) -> JobRecords:  # noqa: ARG001  # `at` makes what is kept outdated
-    return read_part(Store(url), job)
+    return read_part(Store(url), job, part=PART)
 
 
 @st.cache_resource(max_entries=6, show_spinner="Reading that part of the job …")
 def records_within(url: str, job: str, at: float, start: float | None, end: float | None) -> JobRecords:  # noqa: ARG001  # `at` as above
     """Return the records of a window of a job, in Unix seconds; of a long window those of its newest part."""
-    return read_part(Store(url), job, start=start, end=end)
+    return read_part(Store(url), job, start=start, end=end, part=PART)
 
 
 def records(url: str, job: str, at: float | None = None) -> JobRecords:

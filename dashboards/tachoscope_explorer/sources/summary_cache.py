@@ -24,6 +24,7 @@ from tachoscope_analyzers.records.judged_part import read_part
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import cache_dir
 from tachoscope_core.storage.store import Store
+from tachoscope_explorer.sources import cache as sources
 
 FORM = 2
 """Raised whenever what a summary says changes between two versions of the package."""
@@ -59,7 +60,7 @@ def cached_summary(url: str, job: str, written: float, now: float) -> JobSummary
 def make(url: str, job: str, written: float, now: float) -> JobSummary:
     """Judge a job, and keep its summary. Never fails: a job that cannot be read has a summary that says so."""
     try:
-        records = read_part(Store(url), job)
+        records = read_part(Store(url), job, part=sources.PART)
         summary = summarise(records, now=now, written=written, prices=shipped_prices())
     except TachoscopeError as error:
         summary = unreadable(job, written, str(error))
