@@ -94,8 +94,7 @@ class RankProcess:
         steps: how many it recorded. first_step, last_step: numbers of the first and the last of them; 0 without any.
         first_begin: when its first step began; last_step_end: when it finished its last one. None without any.
         restores: disjoint intervals of reading checkpoints. restored: their records.
-        heartbeats: what its heartbeats say together, as one; empty: it sent none. usual_window: of them, in seconds; None: not
-            known. last_heard: those since its last step.
+        heartbeats: what its heartbeats say together, as one; empty: it sent none. last_heard: those since its last step.
         life, clock: where its steps and further heartbeats are read from.
         end: when it was gone, or the last thing known of it. last: the last thing that it wrote.
     """
@@ -121,7 +120,6 @@ class RankProcess:
     restored: list[records.CheckpointRestored]
     saves: list[records.CheckpointSaved]
     heartbeats: list[records.Heartbeat]
-    usual_window: float | None
     last_heard: HeardProcess
     life: LifeRecords
     clock: Clock
@@ -134,6 +132,11 @@ class RankProcess:
     def left_in_order(self) -> bool:
         """Whether it said that it ended, and did not fail."""
         return self.failed is None and self.ended is not None and self.ended.status != "failed"
+
+    @property
+    def usual_window(self) -> float | None:
+        """Seconds of the usual window of its heartbeats; None: not known."""
+        return self.life.heartbeats.usual_window(self.writer)
 
     def finished_at(self, time: float) -> int:
         """Return the number of the last step that it had finished at a time; 0: none."""
@@ -182,9 +185,7 @@ def heard(life: LifeRecords, clock: Clock, windows: Windows) -> dict[str, HeardP
 def processes(life: LifeRecords, clock: Clock) -> list[RankProcess]:
     """Return the processes of ranks, in order of attempt, generation and rank."""
     job = life.job
-    steps = {
-        writer: own.take(np.argsort(own.column("monotonic_ns"), kind="stable")) for writer, own in job.steps.by_writer().items()
-    }
+    steps = {writer: _by_clock(own) for writer, own in job.steps.by_writer().items()}
     restores, saves = _by_writer(job.restores), _by_writer(job.checkpoints)
     together, ends = life.heartbeats.together(), _by_writer(job.ends)
     failures = {row.failed_writer: row for row in sorted(job.failures, key=lambda row: -(row.gone_time or row.time))}
@@ -246,7 +247,6 @@ def _process(
         restored=restored,
         saves=sorted(parts[1], key=lambda row: row.monotonic_ns),  # type: ignore[arg-type]
         heartbeats=heartbeats,
-        usual_window=life.heartbeats.usual_window(start.writer),
         last_heard=last_heard,
         life=life,
         clock=clock,
@@ -255,6 +255,11 @@ def _process(
         ended=ended[-1] if ended else None,
         failed=failed,
     )
+
+
+def _by_clock(steps: StepTable) -> StepTable:
+    times = steps.column("monotonic_ns")
+    return steps if (np.diff(times) >= 0).all() else steps.take(np.argsort(times, kind="stable"))
 
 
 def _gone(failed: records.WorkerFailed) -> float:

@@ -14,9 +14,14 @@ _STEPS_KEPT = 20
 
 def facts(job: JobRecords) -> job_notes.Facts:
     """Return what the notes are made of."""
-    return job_notes.Facts(
-        [*job.starts, *job.failures, *steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT), *job.heartbeats, *job.ends]
-    )
+    found = job_notes.Facts([*job.starts, *job.failures])
+    steps = steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT)
+    times, numbers = (steps.last_of_each_writer(name) for name in ("time", "step"))
+    for writer, phases in steps.phases_of_each_writer().items():
+        found.add_steps(writer, last=times[writer], newest=int(numbers[writer]), phases=phases)
+    for row in (*job.heartbeats, *job.ends):
+        found.add_record(row)
+    return found
 
 
 def steps_of_writers(job: JobRecords, *, first: int, last: int) -> StepTable:

@@ -87,8 +87,7 @@ class _Sums:
 
     @property
     def longest_window(self) -> float:
-        self._take_lengths()
-        return self._longest
+        return max(self._longest, *self._some_lengths, 0.0)
 
     def _take_lengths(self) -> None:
         self._longest = max(self._longest, *self._some_lengths, 0.0)

@@ -48,8 +48,10 @@ def split(
     for rank, (start, of_rank) in enumerate(zip(starts, beats, strict=True)):
         if start is None or not start.cpu_threads:
             continue
-        of_input = input_share_of_standing_still(of_rank, "loss") * still_seconds(column, rank, ("loss",))
-        still = np.maximum(still_seconds(column, rank, _COMPUTING) - of_input, 0.0)
+        still = still_seconds(column, rank, _COMPUTING)
+        of_input = input_share_of_standing_still(of_rank, "loss")
+        if of_input > 0:
+            still = np.maximum(still - of_input * still_seconds(column, rank, ("loss",)), 0.0)
         samples = _still_samples(of_rank)
         seen = pausing_share(samples, alone=start.world_size == 1, one_thread=start.cpu_threads == 1)
         if start.cpu_threads == 1:
@@ -109,6 +111,8 @@ def _by_lock(
     beats: Sequence[Heartbeat], column: Callable[[str], Matrix], rank: int, still: Matrix, own: dict[str, Matrix], waiting: Matrix
 ) -> list[tuple[Matrix, Matrix]]:
     """Return what pauses of some steps are to be taken from where the interpreter's lock was held for them."""
+    if late_looks(beats) < threshold("minimum_samples"):
+        return []
     pausing, blocked = in_spikes(still), in_spikes(waiting[:, rank])
     wall_seconds = float(column("wall_seconds")[:, rank].sum())
     taken = [(own["compute"], pausing)]
@@ -136,12 +140,17 @@ def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seco
     late it came, and half a wait before. The lock is held as well while the training thread collects garbage; but then it runs.
     """
     ticks = sum(beat.signals.get("ticks", 0.0) for beat in beats)
-    late = sum(beat.signals.get("late_ticks", 0.0) for beat in beats)
+    late = late_looks(beats)
     if late < threshold("minimum_samples") or still_seconds <= 0:
         return False
     between = wall_seconds / ticks
     late_seconds = sum(beat.signals.get("late_seconds", 0.0) for beat in beats)
     return max(late * between, late_seconds + late * between / 2) >= 0.5 * still_seconds
+
+
+def late_looks(beats: Sequence[Heartbeat]) -> float:
+    """Return how many of the sampler's looks came late: without some of them nobody can have held the lock for long."""
+    return sum(beat.signals.get("late_ticks", 0.0) for beat in beats)
 
 
 def pausing_share(seen: Counter[str], *, alone: bool, one_thread: bool) -> float:

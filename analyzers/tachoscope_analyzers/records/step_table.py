@@ -213,6 +213,17 @@ class StepTable(Sequence[StepDone]):
         np.maximum.at(found, self.column("writer"), self.column(name))
         return {writer: float(value) for writer, value in zip(self.writers, found, strict=True) if value > -np.inf}
 
+    def phases_of_each_writer(self) -> dict[str, set[str]]:
+        """Return the phases, of the host and of the device, that any step of each writer has."""
+        codes = self.column("writer")
+        found: dict[int, set[str]] = {code: set() for code in dict.fromkeys(codes.tolist())}
+        for kind in ("phase_seconds", "device_seconds"):
+            for name, column in _PARTS[kind].items():
+                if column in self.columns:
+                    for code in np.unique(codes[~np.isnan(self.columns[column])]).tolist():
+                        found[code].add(name)
+        return {self.writers[code]: phases for code, phases in found.items()}
+
     def last_time(self) -> float:
         """Return the Unix time at which the last step ended; 0: there is none."""
         return float(self.column("time").max(initial=0.0))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 from tachoscope_core.jobs.shared_ranks import RankClaim, SharedRank, shared_ranks
@@ -37,6 +37,11 @@ class RankProcess:
     phases: set[str] = field(default_factory=set)
     ended: records.JobEnded | None = None
 
+    def add_steps(self, last: float, newest: int, phases: Set[str]) -> None:
+        """Take steps: when the last of them ended in Unix seconds, their highest number, and the phases in them."""
+        self.last, self.steps = max(self.last, last), max(self.steps, newest)
+        self.phases |= phases
+
 
 class Facts:
     """Collects what the notes are made of from the records of a job, in any order but that of each writer."""
@@ -60,6 +65,11 @@ class Facts:
         elif row.writer in self.processes:
             self._more(self.processes[row.writer], row)
 
+    def add_steps(self, writer: str, *, last: float, newest: int, phases: Set[str]) -> None:
+        """Take steps of a process, after its start: see `RankProcess.add_steps`."""
+        if writer in self.processes:
+            self.processes[writer].add_steps(last, newest, phases)
+
     def _of_launcher(self, row: records.Record) -> None:
         if isinstance(row, records.JobStarted):
             self.command = row.lineage.get("launch_command", self.command)
@@ -71,8 +81,7 @@ class Facts:
         seen.last = max(seen.last, row.time)
         match row:
             case records.StepDone():
-                seen.steps = max(seen.steps, row.step)
-                seen.phases |= row.phase_seconds.keys() | row.device_seconds.keys()
+                seen.add_steps(row.time, row.step, row.phase_seconds.keys() | row.device_seconds.keys())
             case records.Heartbeat():
                 seen.steps = max(seen.steps, row.step)
                 seen.threads = max(seen.threads, int(row.signals.get(records.OTHER_THREADS, 0)))

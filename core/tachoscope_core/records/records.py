@@ -116,6 +116,7 @@ __all__ = [
     "WorkerRestarted",
     "check_job_name",
     "decode",
+    "decode_lines",
     "encode",
     "is_job_name",
     "plausible",
@@ -186,6 +187,21 @@ def decode(line: bytes) -> AnyRecord:
         if kind not in KINDS:
             raise UnknownKindError(kind) from None
         raise MalformedRecordError(str(error)) from None
+
+
+def decode_lines(lines: bytes) -> list[AnyRecord] | None:
+    """Decode JSON lines at once, in half the time; None: not all of them are records of known kinds, or some may be too long.
+
+    None leaves nothing out: `decode` tells of each line what is wrong with it.
+    """
+    if len(lines) > MAX_LINE_BYTES:
+        return None
+    try:
+        found = _decoder.decode_lines(lines)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    # A record is one line: what is spread over several, or stands beside another, is none.
+    return found if len(found) == lines.count(b"\n") + (not lines.endswith(b"\n")) else None
 
 
 _encoder = msgspec.json.Encoder()
