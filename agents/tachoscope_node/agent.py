@@ -28,6 +28,7 @@ from tachoscope_node.jobs.attempt_outcome import EndedAttempt
 from tachoscope_node.jobs.metrics import trainings
 from tachoscope_node.jobs.preemption_relay import PreemptionRelay
 from tachoscope_node.jobs.registry import JobRegistry
+from tachoscope_node.jobs.row_shipper import RowShipper
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
 from tachoscope_node.jobs.standin_launcher import StandInLauncher
 from tachoscope_node.jobs.status import jobs_status
@@ -100,6 +101,7 @@ class Agent:
         )
         self.shards = ShardWatch(config.spool_path, lambda line: log.warning("quarantine", line))
         self._store = store
+        self.rows = RowShipper(store, config.node_name, self.owners.known.get)
         self.follower = Follower(
             config.spool_path,
             config.limits,
@@ -131,6 +133,7 @@ class Agent:
         now, began = self._clock(), time.perf_counter()
         seconds = min(now - self.ticked_at, 10.0) if self.ticked_at is not None else self.config.tick_seconds
         with self.lock:
+            self._changed = self.live.open_window(self._unix_clock()) or self._changed
             try:
                 self.follower.scan(now)
             except OSError as error:
@@ -289,6 +292,7 @@ class Agent:
         count = self.shipper.ship(segments, self.lock, anyway=everything)
         if not self.shipper.failing:
             self._say_what_runs(now, anyway=everything)
+            self._ship_rows(now, anyway=everything)
             try:
                 self.samples.ship()
             except (TachoscopeError, OSError) as error:
@@ -313,6 +317,15 @@ class Agent:
         except TachoscopeError as error:
             self.errors["node"] += 1
             self.log.warning("node status", str(error))
+
+    def _ship_rows(self, now: float, *, anyway: bool) -> None:
+        try:
+            with self.lock:
+                jobs = list(self.live.jobs.values())
+            self.rows.ship(jobs, self.lock, now, self.config.flush_seconds, anyway=anyway)
+        except TachoscopeError as error:
+            self.errors["node"] += 1
+            self.log.warning("ledger rows", str(error))
 
     def reconfigure(self, config: Config) -> None:
         """Go on with other limits, times and device filters."""

@@ -18,7 +18,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         workers: of the newest attempt. heartbeat: Unix seconds of the newest record of any. step: the last that any finished.
-        worst: its gravest finding. reason: why there is no report. namespace: as in `JobView`.
+        worst: its gravest finding. reason: why there is no report. namespace, judged: as in `JobView`.
     """
 
     job: str
@@ -31,6 +31,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     goodput: float | None
     worst: Finding | None
+    judged: float
     reason: str
 
 
@@ -48,6 +49,7 @@ def line(view: JobView) -> JobLine:
         step=max((worker.step for worker in view.workers), default=0),
         goodput=view.report.goodput if view.report is not None else None,
         worst=gravest(findings),
+        judged=view.judged,
         reason=view.reason,
     )
 

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from zlib import crc32
@@ -20,6 +20,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
 from tachoscope_watch.judge_job import LEAST_SECONDS, Look, judge_job
 from tachoscope_watch.live_jobs import LiveJob
+from tachoscope_watch.news import JobNews
 from tachoscope_watch.view import JobView
 
 _AT_ONCE = 4
@@ -76,7 +77,8 @@ def _begin() -> None:
 class JobLooks:
     """Looks at the jobs of a store, again and again.
 
-    A job without new records since the last look is not judged again: only what its nodes say is read. A job that no node knows
+    A job without new records since the last look, or whose ranks do what they did when it was judged, see `JobNews`, is not judged
+    again: only what its nodes say is read. A job that no node knows
     and that recorded nothing lately is looked at in one of `AT_REST_CYCLES` cycles: a store keeps the jobs of years. What is kept
     is a view per job; a watch that was killed makes these again.
 
@@ -87,6 +89,7 @@ class JobLooks:
     def __init__(self, url: str, over: float = LEAST_SECONDS) -> None:
         self._url, self._over = url, over
         self._last: dict[str, Look] = {}
+        self._news = JobNews(over)
         self._at_rest: set[str] = set()
         self._number = 0
 
@@ -105,11 +108,18 @@ class JobLooks:
         resting = {job for job in self._at_rest - live.keys() if crc32(job.encode()) % AT_REST_CYCLES != due}
         jobs = {*stored, *live} - resting
         self._last = {job: look for job, look in self._last.items() if job in jobs}
-        yield from self.again(now, pool, live, sorted(jobs))
+        self._news.keep_only(live)
+        settled = {job for job in jobs & live.keys() if self._is_settled(live[job], now)}
+        yield from self._looks_at(now, pool, live, sorted(jobs), settled)
 
     def again(self, now: float, pool: Executor, live: Mapping[str, LiveJob], jobs: Sequence[str]) -> Iterator[JobView | Failed]:
-        """Yield a view of each of these jobs that is live, in their order."""
-        asked = [(job, live.get(job), self._objects(job)) for job in jobs]
+        """Yield a view of each of these jobs that is live, in their order, judged by what is in the store now."""
+        yield from self._looks_at(now, pool, live, jobs, frozenset())
+
+    def _looks_at(
+        self, now: float, pool: Executor, live: Mapping[str, LiveJob], jobs: Sequence[str], settled: Collection[str]
+    ) -> Iterator[JobView | Failed]:
+        asked = [(job, _without_rows(live.get(job)), self._objects(job), job in settled) for job in jobs]
         documents = pool.map(functools.partial(_look, self._url, now, self._over), asked, chunksize=_AT_ONCE)
         for job, document in zip(jobs, documents, strict=True):
             if isinstance(document, str):
@@ -121,6 +131,10 @@ class JobLooks:
             else:
                 self._at_rest.add(job)
 
+    def _is_settled(self, live: LiveJob, now: float) -> bool:
+        last = self._last.get(live.job)
+        return self._news.is_settled(live, last.view if last is not None else None, now)
+
     def _objects(self, job: str) -> str:
         """Return the identifier of the objects that a job's last report is about; empty if the job must be judged again."""
         last = self._last.get(job)
@@ -131,7 +145,7 @@ class JobLooks:
         if not look.unchanged:
             return look
         before = self._last[look.view.job].view
-        kept = {name: getattr(before, name) for name in ("report", "reason", "checkpoints", "unwritten")}
+        kept = {name: getattr(before, name) for name in ("report", "judged", "reason", "checkpoints", "unwritten")}
         attempts = max(look.view.attempts, before.attempts, key=lambda numbers: numbers[-1:])
         return Look(msgspec.structs.replace(look.view, attempts=attempts, **kept), look.objects)
 
@@ -141,11 +155,16 @@ def _store(url: str) -> Store:
     return Store(url)
 
 
-def _look(url: str, now: float, over: float, asked: tuple[str, LiveJob | None, str]) -> bytes | str:
+def _without_rows(live: LiveJob | None) -> LiveJob | None:
+    """Return what is told to a process that looks at a job, which needs no rows."""
+    return msgspec.structs.replace(live, rows=[]) if live is not None else None
+
+
+def _look(url: str, now: float, over: float, asked: tuple[str, LiveJob | None, str, bool]) -> bytes | str:
     """Return a look as JSON, nothing where there is none, or why it could not be had."""
-    job, live, before = asked
+    job, live, before, settled = asked
     try:
-        look = judge_job(_store(url), job, now, over, live, before)
+        look = judge_job(_store(url), job, now, over, live, before, settled=settled)
         return b"" if look is None else msgspec.json.encode(look)
     except TachoscopeError as error:
         return str(error)

@@ -48,22 +48,32 @@ class Look(msgspec.Struct, frozen=True):
 
 
 def judge_job(
-    store: Store, job: str, now: float, over: float = LEAST_SECONDS, live: LiveJob | None = None, before: str = ""
+    store: Store,
+    job: str,
+    now: float,
+    over: float = LEAST_SECONDS,
+    live: LiveJob | None = None,
+    before: str = "",
+    *,
+    settled: bool = False,
 ) -> Look | None:
     """Judge what a job recorded lately, and keep the report in the store; None: it recorded nothing, and no node knows it.
 
     Args:
         now: Unix seconds. over: seconds up to its newest step that are judged, where enough steps fit into them.
         live: what its nodes say of it; None: nothing. before: `objects` of the look before; empty: all is to be judged.
+        settled: the report of the look before is good enough while the job runs and does not hang.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
+    stands = hang_of(live) if live is not None else None
+    if settled and before and live is not None and stands is None and live.state not in _ENDED:
+        return Look(_live_view(store, live, now), before, unchanged=True)
     late = _LATER * live.flush_seconds if live is not None else 0.0
     segments = _segments(store, job, now, over, late)
     if not segments.recent and (live is None or live.state in _ENDED):
         return None
-    stands = hang_of(live) if live is not None else None
     objects = _names(segments)
     if live is not None and objects == before and stands is None and live.state not in _ENDED:
         return Look(_live_view(store, live, now), objects, unchanged=True)
@@ -102,6 +112,7 @@ def _with_records(store: Store, records: JobRecords, live: LiveJob | None, now: 
         attempts=_attempts(max([newest, *view.attempts[-1:]])),
         checkpoints=_checkpoints(records),
         report=report,
+        judged=now if report is not None else 0.0,
         reason=reason,
     )
 

@@ -9,8 +9,10 @@ import msgspec
 from tachoscope_core.jobs.hang_rule import SILENT_SECONDS
 from tachoscope_core.owner import Owner
 from tachoscope_core.storage import node_status
-from tachoscope_core.storage.node_status import JobStatus, NodeStatus, RankStatus
+from tachoscope_core.storage.ledger_rows import RankRows
+from tachoscope_core.storage.node_status import NodeStatus, RankStatus
 from tachoscope_core.storage.store import Store
+from tachoscope_watch.ledgers import JobLedgers, Part
 
 LATE_OBJECTS = 3.0
 """A node that wrote nothing for so many times its interval, and `SILENT_SECONDS` more, is not there any longer."""
@@ -33,6 +35,8 @@ class LiveJob(msgspec.Struct, frozen=True):
     Attributes:
         time: of the newest word, Unix seconds. flush_seconds: how late records may be in the store.
         ended: `completed` or `failed`, as who launched it said; empty: nobody did. ranks: in their order.
+        state_seconds: by ledger state, of all ranks and attempts together. events: records that are no measurements, so far.
+        rows: of the last two minutes.
     """
 
     job: str
@@ -42,6 +46,9 @@ class LiveJob(msgspec.Struct, frozen=True):
     world_size: int
     ended: str
     ranks: list[LiveRank]
+    state_seconds: dict[str, float]
+    events: int
+    rows: list[RankRows]
 
     @property
     def state(self) -> str:
@@ -51,30 +58,24 @@ class LiveJob(msgspec.Struct, frozen=True):
             return "unknown" if all(rank.silent for rank in running) else "running"
         return self.ended or ("completed" if all(rank.status.ended == "left" for rank in self.ranks) else "failed")
 
-    @property
-    def state_seconds(self) -> dict[str, float]:
-        """Seconds by ledger state, of all ranks together."""
-        total: dict[str, float] = {}
-        for rank in self.ranks:
-            for state, seconds in rank.status.state_seconds.items():
-                total[state] = total.get(state, 0.0) + seconds
-        return total
 
-
-def live_jobs(nodes: Iterable[NodeStatus], now: float) -> dict[str, LiveJob]:
+def live_jobs(nodes: Iterable[NodeStatus], now: float, ledgers: JobLedgers) -> dict[str, LiveJob]:
     """Return the jobs of all nodes by name.
 
     Args:
         now: Unix seconds by the watch's clock; a node's own clock tells how long its ranks have been silent.
+        ledgers: merge what the nodes counted.
     """
-    parts: dict[str, list[tuple[NodeStatus, JobStatus]]] = {}
+    parts: dict[str, list[Part]] = {}
     for node in nodes:
         for part in node.jobs:
             parts.setdefault(part.job, []).append((node, part))
-    return {job: _joined(job, found, now) for job, found in parts.items()}
+    ledgers.merge(parts)
+    return {job: _joined(job, found, now, ledgers.state_seconds(job)) for job, found in parts.items()}
 
 
-def _joined(job: str, parts: list[tuple[NodeStatus, JobStatus]], now: float) -> LiveJob:
+def _joined(job: str, parts: list[Part], now: float, state_seconds: dict[str, float]) -> LiveJob:
+    events = sum(part.events for _, part in parts)
     attempt = max(part.attempt for _, part in parts)
     parts = [(node, part) for node, part in parts if part.attempt == attempt]
     ends = {part.ended for _, part in parts if part.ended}
@@ -87,6 +88,9 @@ def _joined(job: str, parts: list[tuple[NodeStatus, JobStatus]], now: float) -> 
         max(part.world_size for _, part in parts),
         "failed" if "failed" in ends else next(iter(ends), ""),
         sorted(ranks, key=lambda rank: rank.status.rank),
+        state_seconds,
+        events,
+        [rows for _, part in parts for rows in part.rows],
     )
 
 
@@ -106,6 +110,7 @@ class NodeReader:
         self._store = store
         self._warn = warn
         self._owners: dict[str, Owner] = {}
+        self._ledgers = JobLedgers(store, warn)
 
     def live_jobs(self, now: float) -> dict[str, LiveJob]:
         """Return the jobs that run, or ended lately, by name.
@@ -117,7 +122,7 @@ class NodeReader:
         if read.faults:
             others = f"; and {len(read.faults) - 1} more" if len(read.faults) > 1 else ""
             self._warn(f"what a node says is left out: {read.faults[0]}{others}")
-        return live_jobs(read.nodes, now)
+        return live_jobs(read.nodes, now, self._ledgers)
 
     def _owner(self, job: str) -> Owner | None:
         """Return a job's owner, asked for until there is one: it never changes."""

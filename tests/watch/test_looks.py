@@ -28,8 +28,8 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     judge = cycles.judge_job
 
-    def noting(store: Store, job: str, *rest: Any) -> cycles.Look | None:
-        look = judge(store, job, *rest)
+    def noting(store: Store, job: str, *rest: Any, **more: Any) -> cycles.Look | None:
+        look = judge(store, job, *rest, **more)
         seen.append(f"{job}: " + ("nothing" if look is None else "unchanged" if look.unchanged else "judged"))
         return look
 

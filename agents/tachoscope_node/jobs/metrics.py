@@ -21,7 +21,7 @@ def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
         now: seconds of the host's monotonic clock.
     """
     jobs = list(jobs)
-    spent = [(job.name, _states(job)) for job in jobs if job.ranks]
+    spent = [(job.name, job.state_seconds) for job in jobs if job.ranks]
     ranks = [((job.name, str(rank.rank)), rank) for job in jobs for rank in job.ranks.values()]
     return [
         Family(
@@ -76,10 +76,6 @@ def finished(counts: Mapping[str, Mapping[str, int]]) -> Family:
     """Return how many attempts ended, by result and cause."""
     points = [((result, cause), float(count)) for result, causes in counts.items() for cause, count in causes.items()]
     return Family(names.JOBS_FINISHED, points)
-
-
-def _states(job: Job) -> dict[str, float]:
-    return {state: sum(rank.seconds.get(state, 0.0) for rank in job.ranks.values()) for state in names.TRAINING_STATES}
 
 
 def _ranks(job: Job, now: float) -> dict[str, float]:

@@ -21,7 +21,8 @@ from tachoscope_node.jobs import attempt_outcome, open_steps
 from tachoscope_node.jobs import time_accounting as account
 from tachoscope_node.jobs.attempt_outcome import EndedAttempt, Finished
 from tachoscope_node.jobs.integrity_counts import Integrity
-from tachoscope_node.jobs.state import RECENT_STEPS, Job, Rank, layout_of
+from tachoscope_node.jobs.ledger_windows import close_windows, note_row, window_of
+from tachoscope_node.jobs.state import RECENT_STEPS, Job, Rank, Rows, layout_of
 from tachoscope_node.jobs.step_attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds
 from tachoscope_node.jobs.step_baseline import Regularity
 from tachoscope_node.services import registry as live_services
@@ -34,6 +35,7 @@ MAX_SHARD_RECORDS = 10_000
 """Kept from one look at the spool to the next."""
 MAX_RANK = 1 << 20
 MAX_DROPPED = 1 << 40
+_MEASURED = records.Heartbeat | records.CollectiveDone | records.UpdatesApplied
 TAKEN_OVER_SECONDS = 60.0
 """Another process may say that it is a rank when the one before ended, or wrote nothing for this long."""
 
@@ -74,6 +76,12 @@ class JobRegistry:
         self.shard_records: list[records.ShardRead | records.ShardFailed] = []
         self._shard_records_held: Counter[Owner | None] = Counter()
         self.finished = finished if finished is not None else Finished()
+        self._unix_seconds = 0.0
+
+    def open_window(self, unix_seconds: float) -> bool:
+        """Close the ledger's windows that are over at a time, before what came since is read; say whether there are new rows."""
+        self._unix_seconds = unix_seconds
+        return close_windows(self.jobs.values(), window_of(unix_seconds))
 
     def apply(self, directory: str, writer: str, job: str | None, lines: list[bytes], now: float) -> None:
         """Take lines of one writer, of which `job` is the job that its first record names."""
@@ -129,6 +137,7 @@ class JobRegistry:
 
     def _other(self, job: Job, rank: Rank, record: records.AnyRecord, at: float, now: float) -> None:
         """Take what a rank says beside its steps."""
+        job.events += not isinstance(record, _MEASURED)
         if isinstance(record, records.Heartbeat | records.JobEnded):
             rank.dropped = max(rank.dropped, min(record.dropped_total, MAX_DROPPED))
         match record:
@@ -156,6 +165,7 @@ class JobRegistry:
     def _shard(self, job: Job, record: records.ShardRead | records.ShardFailed) -> None:
         """Take what a reader of data shards says: perhaps a loader worker, so its writer is not the rank's process."""
         if isinstance(record, records.ShardFailed):
+            job.events += 1
             _count_shard(job, record.shard[:128])
         if not self.shard_records:
             self._shard_records_held.clear()
@@ -214,7 +224,8 @@ class JobRegistry:
             if not has_room(Counter(map(self._owner, self.jobs)), self._owner(name), self.limits.jobs):
                 self.rejected["over_limit"] += 1
                 return None
-            self.jobs[name] = Job(name, idle_since=now)
+            rows = Rows(window_of(self._unix_seconds))
+            self.jobs[name] = Job(name, idle_since=now, began=int(self._unix_seconds), rows=rows)
         return self.jobs[name]
 
     def _rank(self, job: Job, directory: str, record: records.AnyRecord, now: float) -> Rank | None:
@@ -237,6 +248,8 @@ class JobRegistry:
             self.rejected["identity"] += 1
             return None
         open_steps.settle_earlier(job, rank, record.attempt)
+        if record.attempt != rank.attempt:
+            note_row(job, rank)
         account.next_process(job, rank, record.attempt)
         rank.writer, rank.directory, rank.attempt = record.writer, directory, record.attempt
         rank.ended, rank.last_end, rank.clocks = "", None, Clocks()
@@ -256,6 +269,7 @@ class JobRegistry:
         rank.steps += 1
         seconds = records.step_seconds(step)
         rank.step, rank.step_seconds = step.step, seconds
+        rank.slowest = max(rank.slowest, seconds)
         rank.recent = [*rank.recent[1 - RECENT_STEPS :], (seconds, data_wait_seconds(step))]
         job.step_seconds.observe(seconds, STEP_SECONDS.buckets)
         if not new:

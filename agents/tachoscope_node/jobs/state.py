@@ -17,6 +17,7 @@ from tachoscope_core.metrics.training import (
     TRAINING_STATES,
 )
 from tachoscope_core.records.records import JobStarted
+from tachoscope_core.storage.ledger_rows import Row
 from tachoscope_node.jobs.integrity_counts import Integrity
 from tachoscope_node.jobs.step_attribution import Clocks, PendingWait
 from tachoscope_node.jobs.step_baseline import Regularity
@@ -57,6 +58,18 @@ class AttemptEnding(msgspec.Struct):
             self.failed_attempt, self.failure = attempt, reason[:64]
 
 
+class Rows(msgspec.Struct):
+    """A job's ledger rows on this node: see `ledger_windows`.
+
+    Attributes:
+        window: that is open. shipped: the last whose rows are in the store. closed: rows in the order of their windows.
+    """
+
+    window: int = 0
+    shipped: int = -1
+    closed: list[Row] = []
+
+
 class Rank(msgspec.Struct):
     """One rank: times are seconds of the host's monotonic clock.
 
@@ -69,6 +82,8 @@ class Rank(msgspec.Struct):
         began: when the process was started; None: not known. accounted: up to when its time is in `seconds`; None: nothing is.
         hung: seconds since its last step that count as hung already.
         reached: last step of the job that it did. done_before: the last one that an earlier attempt did.
+        in_rows: tenths of seconds by state that are in ledger rows already, and `steps_in_rows`. slowest: seconds of the longest
+            step since its last row.
     """
 
     rank: int
@@ -98,6 +113,9 @@ class Rank(msgspec.Struct):
     hung: float = 0.0
     reached: int = 0
     done_before: int = 0
+    in_rows: dict[str, int] = {}
+    steps_in_rows: int = 0
+    slowest: float = 0.0
 
 
 class Job(msgspec.Struct):
@@ -115,6 +133,7 @@ class Job(msgspec.Struct):
         open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
         step_slowdown, regularity: steps over the usual one, and what is usual. integrity: what checks of its numbers found, None:
             it is not checked. hangs: that were noticed on the node. ending: what was heard of the end of its attempt.
+        began: Unix seconds since which it is counted here. events: records of it that are no measurements.
     """
 
     name: str
@@ -147,6 +166,14 @@ class Job(msgspec.Struct):
     integrity: Integrity | None = None
     hangs: int = 0
     ending: AttemptEnding = msgspec.field(default_factory=AttemptEnding)
+    began: int = 0
+    events: int = 0
+    rows: Rows = msgspec.field(default_factory=Rows)
+
+    @property
+    def state_seconds(self) -> dict[str, float]:
+        """Seconds by ledger state, of all its ranks that this agent counted."""
+        return {state: sum(rank.seconds.get(state, 0.0) for rank in self.ranks.values()) for state in TRAINING_STATES}
 
     def running(self) -> list[Rank]:
         """Return the ranks that have not ended."""

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 
 from tachoscope_core.jobs.hang_rule import usual_step_seconds
 from tachoscope_core.owner import Owner
+from tachoscope_core.storage.ledger_rows import in_columns
 from tachoscope_core.storage.node_status import JobStatus, RankStatus
+from tachoscope_node.jobs.ledger_windows import recent_rows
 from tachoscope_node.jobs.state import Job, Rank
 
 ENDED_SECONDS = 300.0
@@ -25,6 +27,10 @@ def jobs_status(
             max(rank.world_size for rank in ranks),
             job.ending.status,
             [_rank_status(rank, unix_seconds - now) for rank in ranks],
+            job.began,
+            {state: seconds for state, seconds in job.state_seconds.items() if seconds},
+            job.events,
+            in_columns(recent_rows(job)),
         )
         for job in jobs
         if (job.idle_since is None or now - job.idle_since <= ENDED_SECONDS) and (ranks := _newest(job))
@@ -47,5 +53,4 @@ def _rank_status(rank: Rank, boot: float) -> RankStatus:
         rank.phase,
         boot + rank.last_record,
         rank.ended,
-        {state: seconds for state, seconds in rank.seconds.items() if seconds},
     )

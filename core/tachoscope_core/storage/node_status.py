@@ -13,6 +13,7 @@ import msgspec
 
 from tachoscope_core.owner import Owner
 from tachoscope_core.records.records import is_job_name
+from tachoscope_core.storage.ledger_rows import RankRows
 from tachoscope_core.storage.store import Store
 
 MOST_SECONDS_BETWEEN = 30.0
@@ -27,7 +28,6 @@ class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True):
         usual_step_seconds: what a step took lately; 0.0: not known.
         phase: where it was after that, by its last heartbeat; empty: not known. record_time: of its last record of any kind.
         ended: `left`, `failed` or `killed`; empty: it runs.
-        state_seconds: by ledger state, over all processes of the rank that the agent saw.
     """
 
     rank: int
@@ -39,7 +39,6 @@ class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     phase: str = ""
     record_time: float = 0.0
     ended: str = ""
-    state_seconds: dict[str, float] = {}
 
 
 class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,6 +47,9 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         owner: whose it is; None: not known. attempt: the newest that the node knows.
         ended: `completed` or `failed`, as who launched it said; empty: nobody did.
+        began: Unix seconds since which the agent counts the job. state_seconds: by ledger state since then, of all ranks and
+            attempts: the agent's counters. events: records since then that are no measurements, such as a checkpoint's or a
+            failure's. rows: of the last two minutes, see `ledger_rows`.
     """
 
     job: str
@@ -56,6 +58,10 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     world_size: int = 0
     ended: str = ""
     ranks: list[RankStatus] = []
+    began: int = 0
+    state_seconds: dict[str, float] = {}
+    events: int = 0
+    rows: list[RankRows] = []
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

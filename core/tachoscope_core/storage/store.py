@@ -6,6 +6,7 @@ shipping the same bytes twice writes the same object; another content under the 
 changed.
 `metrics/date=<day>/host=<host>/<name>.jsonl.gz`: metric samples.
 `nodes/<host>.json.gz`: what runs on a node now, see `node_status`.
+`jobs/<job>/ledger/`: seconds by state of its ranks, see `ledger_rows`.
 `jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them. `jobs/<job>/requests/`: what somebody asks
 of a running job, see `profile_requests`.
 Errors of a backend are caught as `Exception`: each object store has its own, and they share no base class.
@@ -431,6 +432,15 @@ class Store:
     def write_hold(self, job: str, document: bytes) -> str:
         """Write why a job is kept, see `retention`; return its path."""
         return self._put_bytes(f"jobs/{check_job_name(job)}/hold.json", document)
+
+    def write_ledger(self, job: str, key: str, document: bytes) -> str:
+        """Write ledger rows of a node, see `ledger_rows`, in place of those that the key names; return the path of the object."""
+        packed = gzip.compress(document, mtime=0)  # kept for long, and small: as tight as it goes
+        return self._put_bytes(f"jobs/{check_job_name(job)}/ledger/{key}.json.gz", packed)
+
+    def folders(self, path: str) -> list[str]:
+        """Return the paths of the folders in a folder of `files`, sorted; none where it does not exist."""
+        return sorted(self._list(path))
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove objects; objects that do not exist are skipped."""

@@ -1,0 +1,68 @@
+"""Ships the ledger rows of the jobs on this node into the store: one object a job and shipment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.owner import Owner
+from tachoscope_core.storage import ledger_rows
+from tachoscope_core.storage.ledger_rows import NodeRows
+from tachoscope_core.storage.store import OtherOwnerError, Store
+from tachoscope_node.jobs.ledger_windows import unshipped_rows
+from tachoscope_node.jobs.state import Job
+
+LEAST_SECONDS = 60.0
+"""Between two shipments: also where records are shipped every few seconds, rows take few objects."""
+
+
+class RowShipper:
+    """Ships rows.
+
+    Args:
+        owner_of: says whose a job is; None: it is not known, and its rows wait.
+    """
+
+    def __init__(self, store: Store, node: str, owner_of: Callable[[str], Owner | None]) -> None:
+        self._store, self._node, self._owner_of = store, node, owner_of
+        self._due = 0.0
+
+    def ship(self, jobs: Iterable[Job], lock: threading.Lock, now: float, flush_seconds: float, *, anyway: bool) -> None:
+        """Ship what was not shipped, if it is time; what the store does not take now goes the next time.
+
+        Args:
+            lock: held by who changes the jobs. now: seconds of any clock. flush_seconds: how often records are shipped.
+
+        Raises:
+            TachoscopeError: the store does not take the rows of a job; those after it wait, too.
+        """
+        if now < self._due and not anyway:
+            return
+        self._due = now + max(flush_seconds, LEAST_SECONDS)
+        with lock:
+            waiting = [(job, self._unshipped(job)) for job in jobs]
+        refused: TachoscopeError | None = None
+        for job, rows in waiting:
+            owner = self._owner_of(job.name)
+            if rows is None or owner is None:
+                continue
+            try:
+                self._store.claim(job.name, owner)
+                ledger_rows.write(self._store, job.name, rows)
+            except OtherOwnerError as error:  # as its records: now and for ever
+                refused = error
+            with lock:
+                job.rows.shipped = max(job.rows.shipped, *(own.windows[-1] for own in rows.ranks))
+        if refused is not None:
+            raise refused
+
+    def _unshipped(self, job: Job) -> NodeRows | None:
+        rows = unshipped_rows(job)
+        if not rows:
+            return None
+        totals: dict[str, int] = {}
+        for rank in job.ranks.values():
+            for state, tenths in rank.in_rows.items():
+                totals[state] = totals.get(state, 0) + tenths
+        return NodeRows(self._node, job.began, totals, ledger_rows.in_columns(rows))

@@ -1,0 +1,143 @@
+"""What the agents counted of each job, merged over all its nodes and from one look to the next; and the last minute of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.storage import ledger_rows
+from tachoscope_core.storage.ledger_rows import WINDOW_SECONDS, NodeRows, RankRows
+from tachoscope_core.storage.node_status import JobStatus, NodeStatus
+from tachoscope_core.storage.store import Store
+
+Part = tuple[NodeStatus, JobStatus]
+"""What a node says of a job."""
+
+_WINDOWS = 6
+_LEAST_STEPS = 3
+MOVED_SHARE = 0.02
+"""Of the job's time in a state: what moved by more is news."""
+MOVED_SHARE_OF_RANK = 0.1
+MOVED_STEP_RATIO = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class RecentTime:
+    """What the ranks of a job did in the last minute of which there are rows.
+
+    Attributes:
+        shares: of all ranks' time by ledger state. of_ranks: the same of each rank. step_seconds: rank-seconds a step.
+    """
+
+    shares: Mapping[str, float]
+    of_ranks: Mapping[int, Mapping[str, float]]
+    step_seconds: float
+
+
+def recent_time(rows: Iterable[RankRows], attempt: int) -> RecentTime | None:
+    """Return what the ranks of an attempt did lately; None: too few steps ended in a minute to tell."""
+    seconds: dict[int, dict[str, float]] = {}
+    steps = 0
+    for own in rows:
+        if own.attempt != attempt or not own.windows or not ledger_rows.is_whole(own):
+            continue
+        since = sum(window <= own.windows[-1] - _WINDOWS for window in own.windows)
+        ended = sum(own.steps[since:])
+        if ended < _LEAST_STEPS:
+            return None
+        steps += ended
+        seconds[own.rank] = {state: sum(tenths[since:]) / 10 for state, tenths in own.tenths.items()}
+    total: dict[str, float] = {}
+    for each in seconds.values():
+        for state, value in each.items():
+            total[state] = total.get(state, 0.0) + value
+    if not steps:
+        return None
+    return RecentTime(_shares(total), {rank: _shares(each) for rank, each in seconds.items()}, sum(total.values()) / steps)
+
+
+def _shares(seconds: Mapping[str, float]) -> dict[str, float]:
+    whole = max(sum(seconds.values()), 1e-9)
+    return {state: value / whole for state, value in seconds.items()}
+
+
+def moved(before: RecentTime, now: RecentTime) -> bool:
+    """Return whether a job does something else than before: a share moved, a rank fell out of line, or steps changed."""
+    ratio = now.step_seconds / max(before.step_seconds, 1e-9)
+    return (
+        not 1 / MOVED_STEP_RATIO <= ratio <= MOVED_STEP_RATIO
+        or _farthest(before.shares, now.shares) > MOVED_SHARE
+        or before.of_ranks.keys() != now.of_ranks.keys()
+        or any(_farthest(shares, now.of_ranks[rank]) > MOVED_SHARE_OF_RANK for rank, shares in before.of_ranks.items())
+    )
+
+
+def _farthest(before: Mapping[str, float], now: Mapping[str, float]) -> float:
+    return max((abs(now.get(state, 0.0) - before.get(state, 0.0)) for state in before.keys() | now.keys()), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The counters of a job on a node at a time, Unix seconds by the node's clock."""
+
+    time: float
+    seconds: Mapping[str, float]
+
+
+class JobLedgers:
+    """Merges what agents counted, by job: of each node its newest word, those of nodes that are gone included.
+
+    The counters of an agent go on over its restarts, so a word that is late, said twice or missed changes nothing. What is kept are
+    these words; a watch that was started anew reads those of nodes that are gone from the ledger rows in the store.
+
+    Args:
+        warn: gets a line of what cannot be read.
+    """
+
+    def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
+        self._store, self._warn = store, warn
+        self._jobs: dict[str, dict[str, _Counted]] = {}
+
+    def merge(self, parts: Mapping[str, list[Part]]) -> None:
+        """Take what all nodes say now of the jobs that they know, by job; other jobs are forgotten."""
+        self._jobs = {job: self._merged(job, own) for job, own in parts.items()}
+
+    def state_seconds(self, job: str) -> dict[str, float]:
+        """Return rank-seconds by ledger state of a job that nodes know, as the counters of their agents have them."""
+        total: dict[str, float] = {}
+        for counted in self._jobs[job].values():
+            for state, seconds in counted.seconds.items():
+                total[state] = total.get(state, 0.0) + seconds
+        return total
+
+    def _merged(self, job: str, parts: list[Part]) -> dict[str, _Counted]:
+        known = self._jobs.get(job)
+        if known is None:
+            known = self._of_gone_nodes(job, parts)
+        for node, part in parts:
+            if node.node not in known or known[node.node].time <= node.time:
+                known[node.node] = _Counted(node.time, part.state_seconds)
+        return known
+
+    def _of_gone_nodes(self, job: str, parts: list[Part]) -> dict[str, _Counted]:
+        """Return the last words of nodes that counted the job since those that know it now began to, and know it no more.
+
+        Without a second attempt no rank went from one node to another.
+        """
+        if not any(part.attempt for _, part in parts):
+            return {}
+        began = min(part.began for _, part in parts)
+        found: dict[str, _Counted] = {}
+        try:
+            for words in ledger_rows.last_words(self._store, job, but=[node.node for node, _ in parts]):
+                last = max((window for own in words.ranks for window in own.windows), default=0) * WINDOW_SECONDS
+                if last >= began:
+                    found[words.node] = _counted(words, last)
+        except TachoscopeError as error:
+            self._warn(f"ledger rows of job {job} are left out: {error}")
+        return found
+
+
+def _counted(words: NodeRows, last: float) -> _Counted:
+    return _Counted(last, {state: tenths / 10 for state, tenths in words.total_tenths.items()})

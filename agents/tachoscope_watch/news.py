@@ -1,0 +1,71 @@
+"""Which jobs do something else than when they were judged, by their agents' ledger rows: only these are judged again."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from zlib import crc32
+
+from tachoscope_watch.ledgers import RecentTime, moved, recent_time
+from tachoscope_watch.live_jobs import LiveJob
+from tachoscope_watch.view import JobView
+
+OLDEST_REPORT_SECONDS = 180.0
+"""A job is judged at the latest so long after the last time, whatever its rows say: between half of it and all, each job at its own
+time, so that not all are due in the same cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A job as it was when it last did something new.
+
+    Attributes:
+        since: Unix seconds; 0.0: it did nothing new since the watch knows it. who: attempt, world size, ranks and how they ended.
+    """
+
+    since: float
+    who: tuple[object, ...]
+    events: int
+    recent: RecentTime
+
+
+class JobNews:
+    """Remembers what jobs did, from one cycle to the next.
+
+    Args:
+        over: seconds that a report is on. A job that does something new is judged with each new record until its report is on these
+            seconds alone.
+    """
+
+    def __init__(self, over: float) -> None:
+        self._over = over
+        self._known: dict[str, _Known] = {}
+
+    def keep_only(self, jobs: Container[str]) -> None:
+        """Forget all other jobs."""
+        self._known = {job: known for job, known in self._known.items() if job in jobs}
+
+    def is_settled(self, live: LiveJob, last: JobView | None, now: float) -> bool:
+        """Take what a job does now; say whether its last report can stand.
+
+        Args:
+            last: what was said of it in the look before; None: nothing. now: Unix seconds.
+        """
+        recent = recent_time(live.rows, live.attempt)
+        if recent is None:  # steps are too long to tell from a minute of them, or its agents write no rows
+            self._known.pop(live.job, None)
+            return False
+        known = self._note(live, recent, now)
+        if last is None or last.report is None:
+            return False
+        limit = OLDEST_REPORT_SECONDS * (0.5 + 0.5 * (crc32(live.job.encode()) % 1000) / 1000)
+        return now - last.judged < limit and (not known.since or last.report.window.end >= known.since + self._over)
+
+    def _note(self, live: LiveJob, recent: RecentTime, now: float) -> _Known:
+        known = self._known.get(live.job)
+        who = (live.attempt, live.world_size, live.state, [(rank.status.rank, rank.status.ended) for rank in live.ranks])
+        if known is None:
+            self._known[live.job] = _Known(0.0, who, live.events, recent)
+        elif (known.who, known.events) != (who, live.events) or moved(known.recent, recent):
+            self._known[live.job] = _Known(now, who, live.events, recent)
+        return self._known[live.job]
