@@ -15,6 +15,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.records.records import AnyRecord, ShardQuarantined
 from tachoscope_core.storage import node_status
+from tachoscope_core.storage.ledger_rows import WINDOW_SECONDS
 from tachoscope_core.storage.store import Store
 from tachoscope_node import agent_metrics as self_families
 from tachoscope_node import state_file as saved
@@ -322,7 +323,8 @@ class Agent:
         try:
             with self.lock:
                 jobs = list(self.live.jobs.values())
-            self.rows.ship(jobs, self.lock, now, self.config.flush_seconds, anyway=anyway)
+            shipped = self.rows.ship(jobs, self.lock, now, self.config.flush_seconds, anyway=anyway)
+            self._changed = self._changed or shipped
         except TachoscopeError as error:
             self.errors["node"] += 1
             self.log.warning("ledger rows", str(error))
@@ -344,6 +346,8 @@ class Agent:
         self.verifier.close()
         while self.tick() and self._clock() < deadline:
             pass
+        with self.lock:
+            self.live.open_window(self._unix_clock() + WINDOW_SECONDS)  # so that the rows of this one go, too
         while self._clock() < deadline and self.ship(everything=True):
             pass
         with self.lock:

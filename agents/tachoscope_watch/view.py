@@ -43,8 +43,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         namespace: Kubernetes namespace of its owner; empty outside of Kubernetes.
         looked: Unix seconds. state: `hung`, or as `tachoscope store ls` says it: running, completed, failed, unknown.
         attempts: up to the newest, numbered from 0; at most the last hundred. world_size: 0: not known.
-        state_seconds: rank-seconds by ledger state, as the counters of the job's agents have them, where one is gone as they were last;
-            empty: no agent says.
+        state_seconds: rank-seconds by ledger state, as the counters of the job's agents have them, where one is gone as they were
+            last; empty: no agent says.
         hang: what is known of it while the job hangs; it is the report's first finding, too, where there is one.
         profiles: all that were requested in the last hour.
         report: on the last minutes; None: it cannot be judged, and `reason` says why. judged: Unix seconds at which it was made;

@@ -17,11 +17,13 @@ from tachoscope_node.config.load import load
 from tachoscope_service.common.log import Log
 
 
-def agent_of(tmp_path: Path, *, clock: Callable[[], float] = time.monotonic, **config: Any) -> Agent:
+def agent_of(
+    tmp_path: Path, *, clock: Callable[[], float] = time.monotonic, unix_clock: Callable[[], float] = time.time, **config: Any
+) -> Agent:
     """Return an agent with spool, store and state in `tmp_path`."""
     places = {name: str(tmp_path / name) for name in ("spool", "store", "state")}
     defaults = {"node": "node-1", "sample_seconds": 0.0, "flush": {"seconds": 0.001}}
-    return Agent(load(None, **places | defaults | config), Log(logging.getLogger("test")), clock=clock)
+    return Agent(load(None, **places | defaults | config), Log(logging.getLogger("test")), clock=clock, unix_clock=unix_clock)
 
 
 class FakeClock:

@@ -13,8 +13,8 @@ from tachoscope_core.storage.store import OtherOwnerError, Store
 from tachoscope_node.jobs.ledger_windows import unshipped_rows
 from tachoscope_node.jobs.state import Job
 
-LEAST_SECONDS = 60.0
-"""Between two shipments: also where records are shipped every few seconds, rows take few objects."""
+LEAST_SECONDS = 300.0
+"""Between two shipments: rows are history, and take less where many are shipped at once."""
 
 
 class RowShipper:
@@ -28,8 +28,8 @@ class RowShipper:
         self._store, self._node, self._owner_of = store, node, owner_of
         self._due = 0.0
 
-    def ship(self, jobs: Iterable[Job], lock: threading.Lock, now: float, flush_seconds: float, *, anyway: bool) -> None:
-        """Ship what was not shipped, if it is time; what the store does not take now goes the next time.
+    def ship(self, jobs: Iterable[Job], lock: threading.Lock, now: float, flush_seconds: float, *, anyway: bool) -> bool:
+        """Ship what was not shipped, if it is time; say whether anything was. What the store does not take goes the next time.
 
         Args:
             lock: held by who changes the jobs. now: seconds of any clock. flush_seconds: how often records are shipped.
@@ -38,11 +38,12 @@ class RowShipper:
             TachoscopeError: the store does not take the rows of a job; those after it wait, too.
         """
         if now < self._due and not anyway:
-            return
+            return False
         self._due = now + max(flush_seconds, LEAST_SECONDS)
         with lock:
             waiting = [(job, self._unshipped(job)) for job in jobs]
         refused: TachoscopeError | None = None
+        shipped = False
         for job, rows in waiting:
             owner = self._owner_of(job.name)
             if rows is None or owner is None:
@@ -54,8 +55,10 @@ class RowShipper:
                 refused = error
             with lock:
                 job.rows.shipped = max(job.rows.shipped, *(own.windows[-1] for own in rows.ranks))
+            shipped = True
         if refused is not None:
             raise refused
+        return shipped
 
     def _unshipped(self, job: Job) -> NodeRows | None:
         rows = unshipped_rows(job)
