@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_watch import cycle as cycles
 from tachoscope_watch.cycle import AT_REST_CYCLES, JobLooks
 from tachoscope_watch.live_jobs import NodeReader
+from tachoscope_watch.news import OLDEST_REPORT_SECONDS
 from tachoscope_watch.view import JobView
-from watched_jobs import PlantedJob, slow_input, well
+from watched_jobs import Phases, PlantedJob, even, slow_input, well
 
 
 @pytest.fixture
@@ -37,13 +39,13 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def views(looks: JobLooks, folder: Path, pool: Executor) -> Mapping[str, JobView]:
-    now = time.time()
+def views(looks: JobLooks, folder: Path, pool: Executor, now: float | None = None) -> Mapping[str, JobView]:
+    now = time.time() if now is None else now
     found = looks.cycle(now, pool, NodeReader(Store(str(folder))).live_jobs(now))
     return {view.job: view for view in found if isinstance(view, JobView)}
 
 
-def test_a_job_is_judged_again_when_records_came_and_its_nodes_are_heard_all_the_same(
+def test_a_job_is_judged_again_when_news_came_and_its_nodes_are_heard_all_the_same(
     tmp_path: Path, pool: Executor, judged: list[str]
 ) -> None:
     job = well(tmp_path, "job", phases=slow_input(2))
@@ -59,9 +61,8 @@ def test_a_job_is_judged_again_when_records_came_and_its_nodes_are_heard_all_the
     assert (second.report, second.checkpoints, second.attempts) == (first.report, first.checkpoints, first.attempts)
     assert second.report is not None and second.report.findings[0].class_ == "input_straggler"
 
-    job.steps(job.now, job.now + 3)
-    job.ship()
-    views(looks, tmp_path, pool)
+    a_minute(job)  # in which no rank is late
+    views(looks, tmp_path, pool, job.now)
     assert judged[-1] == "job: judged"
 
 
@@ -104,3 +105,64 @@ def test_ranks_whose_nodes_ship_at_other_times_are_judged_over_the_time_that_all
     (view,) = views(JobLooks(str(tmp_path)), tmp_path, pool).values()
     assert view.report is not None, view.reason
     assert [(one.class_, one.ranks) for one in view.report.findings][:1] == [("input_straggler", [2])]
+
+
+def a_minute(job: PlantedJob, phases: Phases = even) -> None:
+    """Have a job train for another minute, and its agents ship what it recorded."""
+    job.now += 60.0
+    job.steps(job.now - 60.0, job.now, phases)
+    job.ship(at=job.now)
+
+
+def test_a_job_that_does_what_it_did_is_not_judged_with_each_record_but_within_three_minutes(
+    tmp_path: Path, pool: Executor, judged: list[str]
+) -> None:
+    job = well(tmp_path, "job", now=time.time() - 3600)
+    looks = JobLooks(str(tmp_path))
+    judged_at = []
+    for _ in range(10):
+        a_minute(job)
+        view = views(looks, tmp_path, pool, job.now)["job"]
+        judged_at.append(view.judged)
+        assert view.report is not None
+        assert view.workers[0].step == job.step
+        assert job.now - view.judged < OLDEST_REPORT_SECONDS
+
+    assert 3 <= len(set(judged_at)) <= 6
+    assert judged.count("job: unchanged") == 10 - len(set(judged_at))
+
+
+def test_a_job_that_does_something_new_is_judged_at_once_and_until_its_report_is_on_that_alone(
+    tmp_path: Path, pool: Executor, judged: list[str]
+) -> None:
+    job = well(tmp_path, "job", now=time.time() - 3600)
+    looks = JobLooks(str(tmp_path))
+    for _ in range(4):
+        a_minute(job)
+        views(looks, tmp_path, pool, job.now)
+    judged.clear()
+    shares = []
+    for _ in range(3):
+        a_minute(job, slow_input(2))
+        report = views(looks, tmp_path, pool, job.now)["job"].report
+        assert report is not None
+        shares.append(next(one.share for one in report.findings if one.class_ == "input_straggler"))
+
+    assert judged == ["job: judged"] * 3
+    assert shares[0] < 0.75 * shares[1] and shares[1] == pytest.approx(shares[2], rel=0.05)
+
+
+def test_a_job_is_judged_at_once_that_says_something_other_than_measurements(
+    tmp_path: Path, pool: Executor, judged: list[str]
+) -> None:
+    job = well(tmp_path, "job", now=time.time() - 3600)
+    looks = JobLooks(str(tmp_path))
+    for _ in range(2):
+        a_minute(job)
+        views(looks, tmp_path, pool, job.now)
+    judged.clear()
+    job.write(records.IntegrityEvent, 1, job.now + 30.0, step=job.step, check="loss")
+    a_minute(job)
+    views(looks, tmp_path, pool, job.now)
+
+    assert judged == ["job: judged"]

@@ -21,7 +21,7 @@ from tachoscope_node.jobs.status import jobs_status
 Phases = Callable[[int, int], dict[str, float]]
 HEARTBEAT_SECONDS = 5.0
 MONOTONIC_SECONDS = 1e6
-"""What the hosts' monotonic clocks show at the job's `now`."""
+"""What the hosts' monotonic clocks show at the first `now` of the job."""
 
 
 def even(step: int, rank: int) -> dict[str, float]:
@@ -40,11 +40,12 @@ def slow_input(culprit: int) -> Phases:
 
 
 class PlantedJob:
-    """A job of several hosts, two ranks each, whose last record is of `now`, Unix seconds."""
+    """A job of several hosts, two ranks each, whose last record is of `now`, Unix seconds, which may go on."""
 
     def __init__(self, folder: Path, name: str, *, ranks: int = 4, now: float | None = None) -> None:
         self.store, self.name, self.ranks = Store(str(folder)), name, ranks
         self.now = time.time() if now is None else now
+        self._boot = self.now - MONOTONIC_SECONDS
         self.writers = [str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}-{rank}")) for rank in range(ranks)]
         self.lines: list[list[bytes]] = [[] for _ in range(ranks)]
         self.seq = [0] * ranks
@@ -65,7 +66,7 @@ class PlantedJob:
             "local_rank": rank % 2,
             "host": self.host(rank),
             "time": at,
-            "monotonic_ns": round((at - self.now + MONOTONIC_SECONDS) * 1e9),
+            "monotonic_ns": round((at - self._boot) * 1e9),
         }
         self.seq[rank] += 1
         self.lines[rank].append(records.encode(kind(**envelope, **fields)))
@@ -109,8 +110,7 @@ class PlantedJob:
 
     def ship(self, at: float | None = None, flush_seconds: float = 5.0) -> None:
         """Put into the store what was written since the last time, and what the nodes know from it, as if at a time."""
-        for rank, lines in enumerate(self.lines):
-            self.nodes[self.host(rank)].apply(self.host(rank), self.writers[rank], self.name, lines, MONOTONIC_SECONDS)
+        self._count()
         self.tell(at, flush_seconds)
         for rank, lines in enumerate(self.lines):
             if not lines:
@@ -131,22 +131,33 @@ class PlantedJob:
                 os.utime(path, (at, at))
                 os.utime(Path(path).parent, (at, at))
 
+    def _count(self) -> None:
+        """Have the nodes count what was written, in the order in which their agents read it: a look a record."""
+        written = [(msgspec.json.decode(line)["time"], rank, line) for rank, lines in enumerate(self.lines) for line in lines]
+        for time_, rank, line in sorted(written, key=lambda one: one[0]):
+            node = self.nodes[self.host(rank)]
+            node.open_window(time_)
+            node.apply(self.host(rank), self.writers[rank], self.name, [line], self.now - self._boot)
+        for node in self.nodes.values():
+            node.settle()
+            node.open_window(self.now)
+
     def tell(self, at: float | None = None, flush_seconds: float = 5.0) -> None:
         """Write what the nodes know, as their agents do, but for each job an object of its own."""
         for host, known in self.nodes.items():
-            jobs = jobs_status(known.jobs.values(), lambda _: None, now=MONOTONIC_SECONDS, unix_seconds=self.now)
+            jobs = jobs_status(known.jobs.values(), lambda _: None, now=self.now - self._boot, unix_seconds=self.now)
             document = msgspec.json.encode(NodeStatus(host, self.now, 5.0, flush_seconds, jobs))
             path = self.store.write_node(f"{host}-{self.name}", document)
             if at is not None:
                 os.utime(path, (at, at))
 
 
-def well(folder: Path, name: str, *, phases: Phases = even, ranks: int = 4) -> PlantedJob:
+def well(folder: Path, name: str, *, phases: Phases = even, ranks: int = 4, now: float | None = None) -> PlantedJob:
     """Ship a job that has trained for 100 s and goes on."""
-    job = PlantedJob(folder, name, ranks=ranks)
+    job = PlantedJob(folder, name, ranks=ranks, now=now)
     job.start(job.now - 101)
     job.steps(job.now - 100, job.now, phases)
-    job.ship()
+    job.ship(now)
     return job
 
 
