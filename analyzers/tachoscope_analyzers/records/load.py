@@ -255,9 +255,15 @@ class _Read:
         self.last_time = 0.0
 
     def add(self, rows: Sequence[records.AnyRecord]) -> None:
-        self.last_time = max(self.last_time, max(row.time for row in rows))
-        self.steps.add([row for row in rows if isinstance(row, records.StepDone)])
-        others = [row for row in rows if not isinstance(row, records.StepDone)]
+        steps: list[records.StepDone] = []
+        others: list[records.AnyRecord] = []
+        for row in rows:
+            if isinstance(row, records.StepDone):
+                steps.append(row)
+            else:
+                others.append(row)
+        self.last_time = max(self.last_time, max([row.time for row in rows]))
+        self.steps.add(steps)
         before = len(self.others)
         self.others.update(((row.writer, row.seq), row) for row in others)
         self.duplicates += before + len(others) - len(self.others)
@@ -268,8 +274,9 @@ class _Read:
 
 
 def _add(by_job: dict[str, _Read], rows: Sequence[records.AnyRecord]) -> None:
-    for name in {row.job for row in rows}:
-        by_job[name].add([row for row in rows if row.job == name])
+    names = {row.job for row in rows}
+    for name in names:
+        by_job[name].add(rows if len(names) == 1 else [row for row in rows if row.job == name])
 
 
 def _of_job(
@@ -414,11 +421,17 @@ def decoded(chunks: Iterable[bytes], counts: Counter[str]) -> Iterator[list[reco
     batch: list[records.AnyRecord] = []
     for chunk in chunks:
         at_once = records.decode_lines(chunk)
-        for row in _line_by_line(chunk, counts) if at_once is None else at_once:
-            batch.append(row)
-            if len(batch) >= _BATCH_RECORDS:
-                yield batch
-                batch = []
+        if at_once is not None:
+            batch += at_once
+        else:
+            for row in _line_by_line(chunk, counts):
+                batch.append(row)
+                if len(batch) >= _BATCH_RECORDS:
+                    yield batch
+                    batch = []
+        if len(batch) >= _BATCH_RECORDS:
+            yield batch
+            batch = []
     if batch:
         yield batch
 

@@ -137,7 +137,10 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
 
 def _whole(file: Any, path: str) -> bytes:
     """Return the rest of a file. Raises OSError if it is larger than any of a store's."""
-    data: bytes = file.read(MAX_FILE_BYTES + 1)
+    size = os.fstat(file.fileno()).st_size
+    data: bytes = file.read(min(size, MAX_FILE_BYTES) + 1)  # asked for more, Python takes memory for all of that, each time
+    if len(data) > size:  # it has grown
+        data += file.read(MAX_FILE_BYTES + 1 - len(data))
     if len(data) > MAX_FILE_BYTES:
         raise OSError(errno.EFBIG, f"larger than {MAX_FILE_BYTES >> 20} MiB", path)
     return data
