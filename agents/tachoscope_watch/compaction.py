@@ -17,6 +17,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
 from tachoscope_service.common.log import Log
 from tachoscope_watch.cycle import end_with_parent, interrupts_ignored
+from tachoscope_watch.leases import SharedStore, ShareMemory
 
 FIRST_SECONDS = 60.0
 """From the beginning of a watch to its first compaction: jobs are judged first."""
@@ -37,10 +38,11 @@ class Compaction:
 
     Args:
         every_seconds: from the end of one to the beginning of the next; 0: there are none.
+        memory: says which jobs are this watch's; None: all.
     """
 
-    def __init__(self, url: str, every_seconds: float, log: Log) -> None:
-        self._url, self._every, self._log = url, every_seconds, log
+    def __init__(self, url: str, every_seconds: float, log: Log, memory: ShareMemory | None = None) -> None:
+        self._url, self._every, self._log, self._memory = url, every_seconds, log, memory
         self._due = time.monotonic() + min(FIRST_SECONDS, every_seconds)
         self._process: BaseProcess | None = None
         self._result: Connection | None = None
@@ -55,7 +57,8 @@ class Compaction:
 
     def _begin(self) -> None:
         self._result, result = _CONTEXT.Pipe(duplex=False)
-        process = _CONTEXT.Process(target=_compact, args=(self._url, result), name="tachoscope-compaction", daemon=True)
+        of_what = (self._url, self._memory, result)
+        process = _CONTEXT.Process(target=_compact, args=of_what, name="tachoscope-compaction", daemon=True)
         with interrupts_ignored():
             process.start()
         result.close()
@@ -83,22 +86,28 @@ class Compaction:
             self._process.join()
 
 
-def _compact(url: str, result: Connection) -> None:
+def _compact(url: str, memory: ShareMemory | None, result: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     os.nice(_NICENESS)
-    result.send_bytes(msgspec.json.encode(compact_store(url)))
+    result.send_bytes(msgspec.json.encode(compact_store(url, memory)))
 
 
-def compact_store(url: str) -> Done:
-    """Compact all jobs of a store; what cannot be compacted is a fault and does not keep others from it."""
+def compact_store(url: str, memory: ShareMemory | None = None) -> Done:
+    """Compact all jobs of a store that are this watch's; what cannot be compacted is a fault and does not keep others from it.
+
+    Args:
+        memory: says which jobs are this watch's; None: all.
+    """
     jobs, segments, faults = 0, 0, []
     try:
-        store = Store(url)
+        store = Store(url) if memory is None else SharedStore(url, memory)
         names = store.jobs()
     except TachoscopeError as error:
         return Done(faults=(str(error),))
     for job in names:
+        if memory is not None and not memory.has(job):
+            continue
         try:
             done = compact_job(store, job, now=time.time(), judge=verdict)
         except TachoscopeError as error:

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from zlib import crc32
@@ -19,6 +19,7 @@ import msgspec
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
 from tachoscope_watch.judge_job import LEAST_SECONDS, Look, judge_job
+from tachoscope_watch.leases import SharedStore, ShareMemory
 from tachoscope_watch.live_jobs import LiveJob
 from tachoscope_watch.news import JobNews
 from tachoscope_watch.view import JobView
@@ -37,10 +38,14 @@ class Failed:
     reason: str
 
 
-def executor(workers: int) -> Executor:
-    """Return processes to look with. They are begun again, not forked: a fork has the locks of this one's threads."""
+def executor(workers: int, memory: ShareMemory | None = None) -> Executor:
+    """Return processes to look with. They are begun again, not forked: a fork has the locks of this one's threads.
+
+    Args:
+        memory: says which jobs are this watch's; None: all.
+    """
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare, initargs=(memory,))
     with interrupts_ignored():
         for _ in range(workers):
             pool.submit(_begin)
@@ -69,6 +74,15 @@ def end_with_parent() -> None:
     threading.Thread(target=wait, name="tachoscope-watch-parent", daemon=True).start()
 
 
+_memory: ShareMemory | None = None
+
+
+def _prepare(memory: ShareMemory | None) -> None:
+    global _memory  # what is shared between processes can only be passed when they begin
+    _memory = memory
+    end_with_parent()
+
+
 def _begin() -> None:
     """Begin a process: what it imported stays as long as it does."""
     gc.freeze()
@@ -93,20 +107,22 @@ class JobLooks:
         self._at_rest: set[str] = set()
         self._number = 0
 
-    def cycle(self, now: float, pool: Executor, live: Mapping[str, LiveJob]) -> Iterator[JobView | Failed]:
+    def cycle(
+        self, now: float, pool: Executor, live: Mapping[str, LiveJob], mine: Callable[[str], bool] = lambda _: True
+    ) -> Iterator[JobView | Failed]:
         """Yield a view of each job that its nodes know or that recorded something lately, in the order of their names.
 
         Args:
-            live: what the nodes say, by job.
+            live: what the nodes say, by job. mine: whether a job is to be looked at at all.
 
         Raises:
             TachoscopeError: the store cannot be read.
         """
         due, self._number = self._number % AT_REST_CYCLES, self._number + 1
-        stored = Store(self._url).jobs()
-        self._at_rest.intersection_update(stored)
+        known = {job for job in {*Store(self._url).jobs(), *live} if mine(job)}
+        self._at_rest &= known
         resting = {job for job in self._at_rest - live.keys() if crc32(job.encode()) % AT_REST_CYCLES != due}
-        jobs = {*stored, *live} - resting
+        jobs = known - resting
         self._last = {job: look for job, look in self._last.items() if job in jobs}
         self._news.keep_only(live)
         settled = {job for job in jobs & live.keys() if self._is_settled(live[job], now)}
@@ -152,7 +168,7 @@ class JobLooks:
 
 @functools.cache
 def _store(url: str) -> Store:
-    return Store(url)
+    return Store(url) if _memory is None else SharedStore(url, _memory)
 
 
 def _without_rows(live: LiveJob | None) -> LiveJob | None:
@@ -164,6 +180,8 @@ def _look(url: str, now: float, over: float, asked: tuple[str, LiveJob | None, s
     """Return a look as JSON, nothing where there is none, or why it could not be had."""
     job, live, before, settled = asked
     try:
+        if _memory is not None and not _memory.has(job):
+            return "it is another watch's now"
         look = judge_job(_store(url), job, now, over, live, before, settled=settled)
         return b"" if look is None else msgspec.json.encode(look)
     except TachoscopeError as error:

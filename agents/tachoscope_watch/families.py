@@ -15,8 +15,10 @@ MOST_JOBS = 1000
 MOST_CLASSES = 5
 
 
-def families(views: Sequence[JobView], failed: Sequence[Failed], *, seconds: float, ended: float) -> list[Family]:
-    """Return all metrics of a cycle that took `seconds` and ended at `ended`, Unix seconds."""
+def families(
+    views: Sequence[JobView], failed: Sequence[Failed], *, seconds: float, ended: float, watch_share: float = 1.0
+) -> list[Family]:
+    """Return all metrics of a cycle that took `seconds` and ended at `ended`, Unix seconds; `watch_share`: its part of the jobs."""
     shown = views[:MOST_JOBS]
     judged = [view for view in shown if view.report is not None]
     counts = {
@@ -32,6 +34,7 @@ def families(views: Sequence[JobView], failed: Sequence[Failed], *, seconds: flo
         Family(names.WATCH_JOBS, [((state,), float(counts[state])) for state in names.WATCH_JOBS.states]),
         Family(names.WATCH_CYCLE_SECONDS, [((), seconds)]),
         Family(names.WATCH_LAST_CYCLE, [((), ended)]),
+        Family(names.WATCH_SHARE, [((), watch_share)]),
     ]
     return with_namespaces(found, lambda job: namespaces.get(job, ""))
 

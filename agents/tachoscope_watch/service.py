@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -31,8 +31,10 @@ from tachoscope_watch.cycle import Failed, JobLooks, executor
 from tachoscope_watch.families import families
 from tachoscope_watch.hang import hang_of
 from tachoscope_watch.judge_job import LEAST_SECONDS
+from tachoscope_watch.leases import Leases, ShareMemory
 from tachoscope_watch.live_jobs import NodeReader
 from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
+from tachoscope_watch.sharing import Found, merged
 from tachoscope_watch.view import JobView
 
 _LATE_CYCLES = 3.0
@@ -51,6 +53,7 @@ class Settings:
 
     Attributes:
         every_seconds: from the beginning of a cycle to that of the next. workers: processes that look at jobs.
+        lease_seconds: the jobs are shared with all watches that keep such a lease in the store; 0.0: all are this watch's.
         over_seconds: of a job that are judged, where enough steps fit into them. compact_seconds: from one compaction of the store
             to the next; 0: it is not compacted.
     """
@@ -63,11 +66,15 @@ class Settings:
     workers: int = 2
     over_seconds: float = LEAST_SECONDS
     compact_seconds: float = 3600.0
+    lease_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What was found; `number` 0: nothing yet. `seconds`: what the last whole cycle took; `ended`: its end in Unix seconds."""
+    """What was found; `number` 0: nothing yet. `seconds`: what the last whole cycle took; `ended`: its end in Unix seconds.
+
+    `sharers`: the watches that shared the jobs when it began; none where jobs are not shared.
+    """
 
     number: int = 0
     views: tuple[JobView, ...] = ()
@@ -75,6 +82,7 @@ class CycleResult:
     families: tuple[Family, ...] = ()
     seconds: float = 0.0
     ended: float = 0.0
+    sharers: tuple[str, ...] = ()
 
 
 class Watch:
@@ -84,31 +92,35 @@ class Watch:
         TachoscopeError: the address cannot be listened on, or the web config has faults.
     """
 
-    def __init__(self, settings: Settings, log: Log, *, executor: Callable[[int], Executor] = executor) -> None:
+    def __init__(self, settings: Settings, log: Log, *, executor: Callable[[int, ShareMemory | None], Executor] = executor) -> None:
         self._settings = settings
         self._log = log
-        self._executor = executor
         self._stop = threading.Event()
         self._last_good = time.monotonic()
         self.round = CycleResult()
         config = web_config.load(settings.web_config) if settings.web_config is not None else None
-        self._exposition = Exposition(lambda: self.round.families, lambda: self.round.number)
+        store = Store(settings.store)
+        self._leases = None
+        if settings.lease_seconds:
+            self._leases = Leases(store, settings.lease_seconds, log, well=lambda: self._late() is None)
+        self._memory = self._leases.memory if self._leases is not None else None
+        self._executor = executor
+        self._exposition = Exposition(self._families, lambda: (self.round.number, self._sharing()))
         routes = {
             "/": lambda _: Response(200, "text/html; charset=utf-8", _PAGE),
             "/metrics": lambda _: Response(200, CONTENT_TYPE_LATEST, self._exposition.page()),
             "/healthz": self._healthz,
-            "/v1/jobs": lambda _: Response(200, _JSON, api.jobs(self.round.views)),
+            "/v1/jobs": lambda _: Response(200, _JSON, api.jobs(self._views())),
             "/v1/jobs/*": self._job,
             "/v1/jobs/*/profile": self._profiles_of,
             "/v1/openapi.json": lambda _: Response(200, _JSON, msgspec.json.encode(api.openapi(version("tachoscope")))),
         }
         posts = {"/v1/jobs/*/profile": self._ask_profile}
         self._known_clients = config is not None and config.knows_clients
-        store = Store(settings.store)
         self._looks = JobLooks(settings.store, settings.over_seconds)
         self._nodes = NodeReader(store, lambda line: log.warning("nodes", line))
         self._profiles = Profiles(store, log)
-        self._compaction = Compaction(settings.store, settings.compact_seconds, log)
+        self._compaction = Compaction(settings.store, settings.compact_seconds, log, self._memory)
         self.web = WebServer(routes, posts=posts, address=settings.address, port=settings.port, web_config=config, log=log.info)
         self.web.start()
         scheme = "https" if config is not None and config.cert_file is not None else "http"
@@ -118,20 +130,34 @@ class Watch:
     def run(self) -> None:
         """Watch until `stop`."""
         self._log.info(f"watching {self._settings.store} every {self._settings.every_seconds:g} s; serving {self.url}/v1/jobs")
-        pool = self._executor(self._settings.workers)
+        if self._leases is not None:
+            self._leases.start()
+        pool = self._executor(self._settings.workers, self._memory)
         try:
             while not self._stop.is_set():
-                due = time.monotonic() + self._settings.every_seconds
+                due, sharing = time.monotonic() + self._settings.every_seconds, self._sharing()
                 pool = self._tried(self.run_cycle, pool)
                 self._compaction.check()
-                while due - time.monotonic() > _GLANCE_SECONDS and not self._stop.wait(_GLANCE_SECONDS):
+                while due - time.monotonic() > _GLANCE_SECONDS and not self._waited(_GLANCE_SECONDS, sharing):
                     pool = self._tried(self.check_hangs, pool)
-                self._stop.wait(max(due - time.monotonic(), 0.1))
+                self._waited(max(due - time.monotonic(), 0.1), sharing)
         finally:
             self._compaction.close()
             pool.shutdown(wait=True, cancel_futures=True)
             self.web.stop()
             self._profiles.close()
+            if self._leases is not None:
+                self._leases.close()
+
+    def _waited(self, seconds: float, sharing: tuple[tuple[str, ...], ...]) -> bool:
+        """Wait; return whether a cycle is due before, or none any more: the jobs are shared otherwise, or the watch is to end."""
+        if self._leases is None:
+            return self._stop.wait(seconds)
+        until = time.monotonic() + seconds
+        while self._sharing() == sharing and time.monotonic() < until:
+            if self._stop.wait(min(self._leases.renewed_every / 4, max(until - time.monotonic(), 0.0))):
+                return True
+        return self._sharing() != sharing
 
     def _tried(self, task: Callable[[Executor], None], pool: Executor) -> Executor:
         """Do a task, whatever becomes of it; return the processes to go on with."""
@@ -140,7 +166,7 @@ class Watch:
         except BrokenProcessPool:  # killed for memory, or by a person
             self._log.warning("pool", "a process that looks at jobs died; all of them are restarted")
             pool.shutdown(wait=False, cancel_futures=True)
-            return self._executor(self._settings.workers)
+            return self._executor(self._settings.workers, self._memory)
         except TachoscopeError as error:
             self._log.warning("store", str(error))
         return pool
@@ -150,8 +176,11 @@ class Watch:
         began, now = time.monotonic(), time.time()
         views: list[JobView] = []
         failed: list[Failed] = []
-        for found in self._looks.cycle(now, pool, self._nodes.live_jobs(now)):
+        sharers = self._leases.watches() if self._leases is not None else ()
+        for found in self._looks.cycle(now, pool, self._nodes.live_jobs(now), self._has):
             if isinstance(found, Failed):
+                if not self._has(found.job):
+                    continue
                 failed.append(found)
                 self._log.warning(f"job {found.job}", f"job {found.job} could not be looked at: {found.reason}")
             else:
@@ -160,33 +189,75 @@ class Watch:
                     self._log.warning("unwritten", f"a report is not kept: {found.unwritten}")
             if self._stop.is_set():
                 return
-        known = {view.job: view for view in self.round.views}
+        self._last_good = time.monotonic()
+        if not self._sharing():
+            return  # what was found before is told until others have looked
+        known = {view.job: view for view in self._views()}
         seconds = time.monotonic() - began
         kept = tuple(_with_checkpoints(view, known.get(view.job)) for view in views)
-        self._tell(kept, tuple(failed), seconds, time.time())
-        self._last_good = time.monotonic()
+        self._tell((*kept, *self._handed_over(views, known)), tuple(failed), seconds, time.time(), sharers)
         hung = ", ".join(view.job for view in views if view.state == "hung")
         jobs = f"{len(views)} {'job' if len(views) == 1 else 'jobs'}"
         self._log.info(f"{jobs} in {seconds:.1f} s" + (f"; hung: {hung}" if hung else ""))
+
+    def _handed_over(self, views: Sequence[JobView], known: Mapping[str, JobView]) -> list[JobView]:
+        """Return what was found earlier of jobs that are other watches' now, as long as these have not looked at them."""
+        if self._leases is None:
+            return []
+        looked = {view.job for view in views}
+        earlier = (view for view in self.round.views if view.job not in looked and not self._has(view.job))
+        return [view for view in earlier if known.get(view.job) is view]
 
     def check_hangs(self, pool: Executor) -> None:
         """Judge only the jobs again that began to hang since the last cycle, or hang no more."""
         before, now = self.round, time.time()
         live = self._nodes.live_jobs(now)
         hung = {job: hang_of(one) is not None for job, one in live.items()}
-        changed = [view.job for view in before.views if hung.get(view.job, view.state == "hung") != (view.state == "hung")]
+        mine = [view for view in before.views if self._has(view.job)]
+        changed = [view.job for view in mine if hung.get(view.job, view.state == "hung") != (view.state == "hung")]
         looks = self._looks.again(now, pool, live, changed)
         found = {look.job: look for look in looks if isinstance(look, JobView)}  # what cannot be read, the next cycle says
         if not found:
             return
         views = tuple(_with_checkpoints(found.get(view.job, view), view) for view in before.views)
-        self._tell(views, before.failed, before.seconds, before.ended)
+        self._tell(views, before.failed, before.seconds, before.ended, before.sharers)
         for view in found.values():
             self._log.info(f"job {view.job} {'hangs' if view.state == 'hung' else 'hangs no more'}")
 
-    def _tell(self, views: tuple[JobView, ...], failed: tuple[Failed, ...], seconds: float, ended: float) -> None:
+    def _tell(
+        self, views: tuple[JobView, ...], failed: tuple[Failed, ...], seconds: float, ended: float, sharers: tuple[str, ...]
+    ) -> None:
         shown = tuple(families(views, failed, seconds=seconds, ended=ended))
-        self.round = CycleResult(self.round.number + 1, views, failed, shown, seconds, ended)
+        self.round = CycleResult(self.round.number + 1, views, failed, shown, seconds, ended, sharers)
+        if self._leases is not None:
+            self._leases.publish(Found(self._leases.watch, sharers, views))
+
+    def _sharing(self) -> tuple[tuple[str, ...], ...]:
+        """Return a value that changes when jobs are gained from other watches or lost to them; empty: this watch has none now."""
+        return (("alone",),) if self._leases is None else self._leases.key()
+
+    def _has(self, job: str) -> bool:
+        return self._leases is None or self._leases.has(job)
+
+    def _views(self) -> Sequence[JobView]:
+        """Return a view of each job of the store, those of other watches included."""
+        if self._leases is None:
+            return self.round.views
+        own = Found(self._leases.watch, self.round.sharers, self.round.views)
+        return merged([own, *self._leases.others()], self._leases.watches())
+
+    def _view(self, job: str) -> JobView | None:
+        return next((view for view in self._views() if view.job == job), None)
+
+    def _families(self) -> Sequence[Family]:
+        """Return the metrics of the last cycle, of those jobs that are this watch's now."""
+        last, leases = self.round, self._leases
+        if leases is None or not last.number:
+            return last.families
+        views = [view for view in last.views if leases.has(view.job)]
+        failed = [one for one in last.failed if leases.has(one.job)]
+        share = 1.0 / max(len(leases.watches()), 1) if leases.key() else 0.0
+        return families(views, failed, seconds=last.seconds, ended=last.ended, watch_share=share)
 
     def reload(self) -> None:
         """Read the web configuration again; one with faults changes nothing. May be called from a signal handler."""
@@ -205,21 +276,26 @@ class Watch:
         """Ask for the end; may be called from a signal handler."""
         self._stop.set()
 
-    def _healthz(self, _: Request) -> Response:
+    def _late(self) -> float | None:
+        """Return for how long no cycle ended; None: not for too long."""
         late = time.monotonic() - self._last_good
-        if late > _LATE_CYCLES * max(self._settings.every_seconds, 10.0):
+        return late if late > _LATE_CYCLES * max(self._settings.every_seconds, 10.0) else None
+
+    def _healthz(self, _: Request) -> Response:
+        late = self._late()
+        if late is not None:
             return Response(503, "text/plain; charset=utf-8", f"no cycle ended for {late:.0f} s\n".encode())
         return Response(200, "text/plain; charset=utf-8", b"ok\n")
 
     def _job(self, request: Request) -> Response:
         name = unquote(request.path.rpartition("/")[2])
-        view = next((view for view in self.round.views if view.job == name), None)
+        view = self._view(name)
         return _no_such(name) if view is None else Response(200, _JSON, msgspec.json.encode(view))
 
     def _profiles_of(self, request: Request) -> Response:
         name = unquote(request.path.split("/")[-2])
         asked = self._profiles.of_job(name)
-        view = next((view for view in self.round.views if view.job == name), None)
+        view = self._view(name)
         if view is None and not asked:
             return _no_such(name)
         known = {one.id: one for one in [*(view.profiles if view is not None else []), *asked]}  # of one's own more is known
@@ -230,7 +306,7 @@ class Watch:
         if not self._known_clients and not is_loopback(self._settings.address):
             why = "anyone who can reach this address could profile jobs: use --web-config to require credentials"
             return _error(403, why)
-        if all(view.job != name for view in self.round.views):
+        if self._view(name) is None:
             return _no_such(name)
         asked = parse_qs(request.query, keep_blank_values=True)
         text = ",".join(asked.get("steps", ["5"]))

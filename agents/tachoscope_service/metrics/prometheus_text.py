@@ -74,13 +74,13 @@ class Exposition:
     """The page of all metrics.
 
     Args:
-        families: gives what is to be shown. tick: gives the number of the sampling tick; within one, the page is rendered once.
+        families: gives what is to be shown. tick: gives a value that changes with each tick; within one, the page is rendered once.
     """
 
-    def __init__(self, families: Callable[[], Sequence[Family]], tick: Callable[[], int], *, proc: str = "/proc") -> None:
+    def __init__(self, families: Callable[[], Sequence[Family]], tick: Callable[[], object], *, proc: str = "/proc") -> None:
         self._families = families
         self._tick = tick
-        self._rendered_at = -1
+        self._rendered_at: object = None
         self._page = self._gzipped = b""
         self._lock = threading.Lock()
         self._process = CollectorRegistry(auto_describe=False)

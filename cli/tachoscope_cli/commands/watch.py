@@ -32,6 +32,15 @@ def watch(
     compact_every: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="From one `store compact` of all jobs to the next; 0: never.")
     ] = 3600.0,
+    lease: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="Share the jobs with all watches of the store that say this; one that is gone for so long loses its jobs. "
+            "0: all jobs are this watch's.",
+        ),
+    ] = 0.0,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 9466,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address of the pages. Whoever can reach it can see what jobs do.")
@@ -45,8 +54,8 @@ def watch(
     """Watch all live jobs: a report of each every minute, metrics for alerts, and the whole job over all its nodes.
 
     Writes jobs/JOB/reports/watch.json into the store, compacts the records of past days as `store compact` does, and serves
-    /v1/jobs, /v1/jobs/JOB and its /profile, /metrics and /v1/openapi.json. It writes no state of its own: killed and started
-    again, it goes on. Runs until Ctrl-C or SIGTERM.
+    /v1/jobs, /v1/jobs/JOB and its /profile, /metrics and /v1/openapi.json. Of its own it writes at most a lease: killed and
+    started again, it goes on. Runs until Ctrl-C or SIGTERM.
     """
     needs_analysis()
     from tachoscope_core.storage.store import absolute_url, check_url
@@ -69,7 +78,15 @@ def watch(
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     service = Watch(
         Settings(
-            url, host, port, web_config, every_seconds=every, workers=workers, over_seconds=over, compact_seconds=compact_every
+            url,
+            host,
+            port,
+            web_config,
+            every_seconds=every,
+            workers=workers,
+            over_seconds=over,
+            compact_seconds=compact_every,
+            lease_seconds=lease,
         ),
         Log(logging.getLogger("tachoscope")),
     )

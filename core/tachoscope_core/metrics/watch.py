@@ -12,5 +12,11 @@ WATCH_CYCLE_SECONDS = Metric("tachoscope_watch_cycle_seconds", "gauge", "seconds
 WATCH_LAST_CYCLE = Metric(
     "tachoscope_watch_last_cycle_timestamp_seconds", "gauge", "seconds", "When the last cycle of the watch ended, Unix time."
 )
+WATCH_SHARE = Metric(
+    "tachoscope_watch_share_ratio",
+    "gauge",
+    "ratio",
+    "Part of the jobs that this watch has: 1 over the number of watches that share them; 0: it has none now.",
+)
 
-WATCH_METRICS = (WATCH_JOBS, WATCH_CYCLE_SECONDS, WATCH_LAST_CYCLE)
+WATCH_METRICS = (WATCH_JOBS, WATCH_CYCLE_SECONDS, WATCH_LAST_CYCLE, WATCH_SHARE)

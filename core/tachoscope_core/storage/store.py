@@ -7,6 +7,7 @@ changed.
 `metrics/date=<day>/host=<host>/<name>.jsonl.gz`: metric samples.
 `nodes/<host>.json.gz`: what runs on a node now, see `node_status`.
 `jobs/<job>/ledger/`: seconds by state of its ranks, see `ledger_rows`.
+`watches/`: which watches share the jobs, and what each found, see `watch_leases`.
 `jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them. `jobs/<job>/requests/`: what somebody asks
 of a running job, see `profile_requests`.
 Errors of a backend are caught as `Exception`: each object store has its own, and they share no base class.
@@ -73,13 +74,13 @@ def check_url(url: str) -> None:
         raise TachoscopeError(f"could not open store {url!r}: {error}", fix=fix) from None
 
 
-def unpacked(data: bytes) -> bytes:
-    """Return what an object of gzip holds.
+def unpacked(data: bytes, most: int = MAX_OBJECT_BYTES) -> bytes:
+    """Return what an object of gzip holds; of more than `most` bytes nothing.
 
     Raises:
         ValueError: what is wrong with it.
     """
-    parts, room = [], MAX_OBJECT_BYTES
+    parts, room = [], most
     while data:
         part = zlib.decompressobj(wbits=31)
         try:
@@ -88,7 +89,7 @@ def unpacked(data: bytes) -> bytes:
             raise ValueError(f"not gzip ({error})") from None
         room -= len(parts[-1])
         if room < 0:
-            raise ValueError(f"larger than {MAX_OBJECT_BYTES >> 20} MiB, unpacked")
+            raise ValueError(f"larger than {most >> 20} MiB, unpacked")
         if not part.eof:
             raise ValueError("cut short")
         data = part.unused_data
@@ -154,7 +155,8 @@ _NOBODY = 65534
 """Whose files those of root are on a network file system that does not trust root (root_squash)."""
 
 
-def _is_trusted(uid: int) -> bool:
+def is_trusted(uid: int) -> bool:
+    """Return whether a user may say anything in a store that is a directory: root, or the user of this process."""
     return uid in {0, _NOBODY, os.geteuid()}
 
 
@@ -284,6 +286,10 @@ class Store:
         """Write what a node says of itself (see `node_status`) in place of what it said before; return the path of the object."""
         return self._put(f"nodes/{host_folder(host)}.json.gz", document)
 
+    def write_watch(self, name: str, data: bytes) -> str:
+        """Write an object of a watch (see `watch_leases`) in place of the one before; return its path."""
+        return self._put_bytes(f"watches/{name}", data)
+
     def nodes(self, *, since: float) -> Iterator[tuple[str, int | None, bytes | str]]:
         """Yield path, writer, and content of each node's object that was written after `since`, Unix seconds.
 
@@ -306,7 +312,7 @@ class Store:
                 document = str(error)
             if isinstance(document, str):
                 document = f"could not read {path} in store {self.url}: {document}"
-            yield path, None if _is_trusted(uid) else uid, document
+            yield path, None if is_trusted(uid) else uid, document
 
     def read(self, segment: StoredSegment | StoredSamples) -> bytes:
         """Return the JSON lines of a segment or of samples; see `read_lines`."""
@@ -365,7 +371,7 @@ class Store:
         path = f"{folder}/owner.json"
         try:
             maker = self._fs.status(folder).st_uid if self.local else 0
-            if not _is_trusted(maker):
+            if not is_trusted(maker):
                 return Owner(maker)
             return msgspec.json.decode(self._fs.cat_file(path), type=Owner)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
