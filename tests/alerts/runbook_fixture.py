@@ -269,6 +269,7 @@ def _watch() -> Iterator[Series]:
     yield from _gauge("tachoscope_bottleneck_ratio", 0.3, here, training_job="another", **{"class": LABELS["class"]})
     for state in JOB_STATES:
         yield from _gauge("tachoscope_watch_jobs", 2.0, here, state=state)
+    yield from _gauge("tachoscope_watch_share_ratio", 1.0, here)
     yield from _gauge("tachoscope_watch_cycle_seconds", 70.0, here)
     yield from _gauge("tachoscope_watch_last_cycle_timestamp_seconds", END - 900, here)
     for state in COMMUNICATOR_STATES:

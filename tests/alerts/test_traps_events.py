@@ -75,7 +75,7 @@ TRAPS = (
         alert="TrainingBottleneck",
         firing=None,
         series={
-            'tachoscope_watch_last_cycle_timestamp_seconds{job="tachoscope-watch",instance="w1"}': "0+60x60",
+            'tachoscope_watch_share_ratio{job="tachoscope-watch",instance="w1"}': "1x60",
             'tachoscope_bottleneck_ratio{job="tachoscope-watch",instance="w1",training_job="a",class="input_fetch"}': "_x50 0.5x5",
         },
         at="55m",

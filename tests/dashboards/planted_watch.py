@@ -90,6 +90,7 @@ def _watch(plant: Callable[..., None], begin: float) -> None:
     jobs = {"judged": _always(2.0), "failed": _within(LATE, 1.0, 0.0)}
     for state in JOB_STATES:
         plant("tachoscope_watch_jobs", jobs.get(state, _always(0.0)), **here, state=state)
+    plant("tachoscope_watch_share_ratio", _always(1.0), **here)
     plant("tachoscope_watch_cycle_seconds", _within(LATE, 3.1, 1.2), **here)
     plant("tachoscope_watch_last_cycle_timestamp_seconds", lambda after: begin + after // 60 * 60, **here)
     for found, then, else_ in (("compute_straggler", 0.34, 0.06), ("checkpoint_stall", 0.05, 0.12)):

@@ -63,6 +63,14 @@ def test_it_is_told_the_store_and_the_web_configuration() -> None:
     assert options_of(watch_of(CLAIM))["--store"] == "/store"
 
 
+def test_several_share_the_jobs_and_one_alone_keeps_no_lease() -> None:
+    several = one(render(S3 | {"watch": {"enabled": True, "replicas": 3}}), "Deployment")["spec"]
+
+    assert (several["replicas"], several["strategy"]["type"]) == (3, "RollingUpdate")
+    assert options_of(several["template"]["spec"])["--lease"] == "60"
+    assert "--lease" not in options_of(watch_of(S3))
+
+
 def test_on_an_object_store_it_is_nobody_and_on_a_volume_the_agents_user_without_capabilities() -> None:
     assert watch_of(S3)["securityContext"]["runAsNonRoot"] is True
     for values in (S3, CLAIM):

@@ -42,7 +42,7 @@ def watch(policy: Policy) -> list[PlacedPanel]:
                 "failed: the log of the watch names them and says why",
                 _NO_WATCH,
             ),
-            [Query(f"max by (state) ({WATCH_JOBS.name}{{{WHERE}}}) > 0", "{{state}}")],
+            [Query(f"sum by (state) ({WATCH_JOBS.name}{{{WHERE}}}) > 0", "{{state}}")],
             unit="short",
             stacked=True,
             colors=_COLORS,
