@@ -1,4 +1,4 @@
-"""Leases on a store whose calls take any time and whose clock shows whole seconds: no job has two watches, and none stays without."""
+"""Leases on a store whose calls take any time and whose clock shows whole seconds: no job has two watches, and each has one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOBS = [f"job-{number}" for number in range(6)]
 
 
 class World:
-    """Watches over one store. Time passes in calls of the store, in which all the others go on; and any of them may be stopped there."""
+    """Watches over one store. Time passes in its calls, in which all the others go on; any of them may be stopped there."""
 
     def __init__(self, seed: int) -> None:
         self.chance, self.now = random.Random(seed), 0.0

@@ -159,6 +159,7 @@ def test_each_job_is_told_by_one_watch_whichever_is_killed_comes_or_is_stopped(
                 watches.end(url, signal.SIGTERM)
 
         assert all(len(compacted_sets(Store(store), job)) == 1 for job in ENDED)
-        segments = sum(len(list(Store(store).segments(job))) for job in ENDED)
+        assert not any(list(Store(store).segments(job)) for job in ENDED)
         lines = [line for log in watches.logs for line in log.splitlines() if " segments of " in line]
-        assert segments == 0 and sum(int(line.split("compacted ")[1].split()[0]) for line in lines) == len(ENDED), lines
+        again = sum(int(line.split("compacted ")[1].split()[0]) for line in lines) - len(ENDED)
+        assert again <= 0, lines  # a watch that is killed may not have told of what it did
