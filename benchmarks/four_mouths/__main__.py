@@ -1,0 +1,226 @@
+"""Whether a job's terminal report, its agent's metrics, a Prometheus and the watch's API say the same of it.
+
+Runs of the lab (`python -m benchmarks.lab`) are played through a real agent into a directory or an S3 server (moto), beside a real
+watch and a real Prometheus that scrapes both. All runs are played at the same time, each as a job of its own. Compared are, of each
+job: rank-seconds by state and the effective training time ratio (ETTR), of the whole life; and whether it hung, with the rank.
+On S3 the agent ships with its defaults, so that it takes six minutes until all can be asked; hangs of the lab are shorter than what
+a watch can see there, and are not compared.
+
+    python -m benchmarks.lab --set development --runs-per-class 1 --most 12 --out runs
+    python -m benchmarks.four_mouths runs                       # a directory
+    python -m benchmarks.four_mouths runs --s3 --restart        # S3; agent and watch are killed and started again in between
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "node"))
+
+from benchmarks.four_mouths import asking
+from benchmarks.four_mouths.asking import Said
+from benchmarks.four_mouths.playing import Played, Player, recorded
+
+from processes import AgentProcess, free_port, prometheus, s3_environment, s3_server, wait_for
+
+MOUTHS = ("terminal", "agent", "Prometheus", "API")
+HANG_SECONDS = "4"
+"""As the lab has it."""
+_SETTLE_SECONDS = 70.0
+"""An agent shows the time of a job as 0 in its first minute, and what nodes say is in an object store after 30 s."""
+_SHIP_SECONDS = 400.0
+
+
+@dataclass(slots=True)
+class Answers:
+    """Of one job: what each mouth said, and who saw it hang, at which ranks."""
+
+    said: dict[str, Said] = field(default_factory=dict)
+    hung: dict[str, str] = field(default_factory=dict)
+
+    def difference(self) -> tuple[float, str]:
+        """Return by how many seconds mouths differ at most, and in which state."""
+        states = next(iter(self.said.values())).seconds
+        return max((self._spread([one.seconds.get(state, math.inf) for one in self.said.values()]), state) for state in states)
+
+    def ettr_difference(self) -> float:
+        return self._spread([one.ettr for one in self.said.values()])
+
+    @staticmethod
+    def _spread(values: list[float]) -> float:
+        return max(values) - min(values) if not any(map(math.isnan, values)) else math.inf
+
+
+class Watching:
+    """`tachoscope watch` as its own process, and at which ranks it said that each job hangs."""
+
+    def __init__(self, store: str, log: Path, jobs: list[str]) -> None:
+        self._store, self._log, self._jobs, self.port = store, log, jobs, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.hangs: dict[str, set[int]] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def start(self) -> None:
+        words = [
+            "watch",
+            "--store",
+            self._store,
+            "--port",
+            str(self.port),
+            "--every",
+            "2",
+            "--workers",
+            "1",
+            "--compact-every",
+            "0",
+        ]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen([sys.executable, "-m", "tachoscope_cli.main", *words], stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.kill()
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.5):
+            for job in self._jobs:
+                with contextlib.suppress(OSError):
+                    ranks = asking.watch(self.url, job)[1]
+                    if ranks is not None:
+                        self.hangs.setdefault(job, set()).update(ranks)
+
+
+def answers(runs: list[Played], folder: Path, store: str, *, s3: bool, restart: bool) -> dict[str, Answers]:
+    """Play runs into a store, and ask all mouths."""
+    jobs = [run.job for run in runs]
+    port = free_port()
+    flush: dict[str, object] = {"flush": {}} if s3 else {"flush": {"seconds": 1.0}}
+    agent = AgentProcess(folder, store=store, port=port, tick_seconds=1.0, **flush)
+    agent.start()
+    watch = Watching(store, folder / "watch.log", jobs)
+    scraped = [
+        {"job_name": "tachoscope", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]},
+        {"job_name": "tachoscope-watch", "static_configs": [{"targets": [f"127.0.0.1:{watch.port}"]}]},
+    ]
+    try:
+        watch.start()
+        with prometheus(folder, *scraped) as api:
+            player = Player(runs, agent.spool)
+            player.start()
+            if restart:
+                time.sleep(0.4 * max(run.seconds for run in runs))
+                agent.kill()
+                watch.kill()
+                time.sleep(2.0)
+                agent.start()
+                watch.start()
+            while player.goes_on():
+                time.sleep(0.5)
+            return _asked(runs, agent, watch, api, store)
+    finally:
+        watch.close()
+        agent.kill()
+
+
+def _asked(runs: list[Played], agent: AgentProcess, watch: Watching, api: int, store: str) -> dict[str, Answers]:
+    time.sleep(_SETTLE_SECONDS)
+    of_agent, of_prometheus = asking.agent(agent.get("/metrics")), asking.prometheus(api)
+    hangs, found = asking.hangs_in_prometheus(api), {run.job: Answers() for run in runs}
+    for job, one in found.items():
+        one.said |= {"agent": of_agent.get(job, Said()), "Prometheus": of_prometheus.get(job, Said())}
+        one.said["API"] = asking.watch(watch.url, job)[0]
+        counted, told = hangs.get(job, (False, False))
+        one.hung |= {"agent": _word(counted), "Prometheus": _word(told)}
+        one.hung["API"] = f"ranks {sorted(watch.hangs[job])}" if job in watch.hangs else "no"
+    for run in runs:
+        said, report = wait_for(lambda run=run: _whole(store, run), _SHIP_SECONDS)
+        found[run.job].said["terminal"] = said
+        hung = [one["ranks"] for one in report["findings"] if one["class"] == "hang"]
+        found[run.job].hung["terminal"] = f"ranks {hung[0]}" if hung else "no"
+    return found
+
+
+def _whole(store: str, run: Played) -> object:
+    """Return what the terminal says, once all records are in the store."""
+    said, report = asking.terminal(store, run.job)
+    return (said, report) if sum(one["records"] for one in report.get("sources", [])) == len(run.rows) else None
+
+
+def _word(hung: bool) -> str:
+    return "yes" if hung else "no"
+
+
+def table(found: dict[str, Answers], runs: list[Played], tolerance: float) -> tuple[str, int]:
+    """Return a table of all jobs in Markdown, and how many of them not all mouths agree on."""
+    lines = ["| job | state that differs most | " + " | ".join(MOUTHS) + " | ETTR: largest difference | hangs |", "|---" * 8 + "|"]
+    differ = 0
+    for run in runs:
+        one = found[run.job]
+        difference, state = one.difference()
+        differ += difference > tolerance * max(run.seconds, 1.0) or one.ettr_difference() > tolerance
+        values = " | ".join(f"{one.said[mouth].seconds.get(state, math.nan):.6f}" for mouth in MOUTHS)
+        hung = ", ".join(f"{mouth} {one.hung[mouth]}" for mouth in MOUTHS)
+        lines.append(f"| {run.job} | {state}: {difference:.6f} s | {values} | {one.ettr_difference():.7f} | {hung} |")
+    return "\n".join(lines), differ
+
+
+def details(found: dict[str, Answers]) -> Iterator[str]:
+    """Yield a line of each state of a job on which mouths differ."""
+    for job, one in found.items():
+        for state in next(iter(one.said.values())).seconds:
+            values = [one.said[mouth].seconds.get(state, math.nan) for mouth in MOUTHS]
+            if not max(values) - min(values) <= 1e-6:
+                yield f"{job} {state}: " + ", ".join(f"{mouth} {value:.6f}" for mouth, value in zip(MOUTHS, values, strict=True))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.four_mouths", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("runs", type=Path, help="folder of the lab's runs")
+    parser.add_argument("--s3", action="store_true", help="play into moto's S3 server, with the agent's defaults")
+    parser.add_argument("--restart", action="store_true", help="kill agent and watch in between, and start them again")
+    parser.add_argument("--only", metavar="TEXT", default="", help="runs whose name contains it")
+    parser.add_argument("--tolerance", type=float, default=1e-6, help="of ETTR, and of seconds per second of the run (1e-6)")
+    given = parser.parse_args()
+    folders = [path.parent for path in sorted(given.runs.glob("*/truth.json")) if given.only in path.parent.name]
+    runs = [recorded(path) for path in folders if (path / "store" / "jobs").is_dir()]
+    os.environ["TACHOSCOPE_HANG_SECONDS"] = HANG_SECONDS
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as ended:
+        folder, store = Path(name), f"{name}/store"
+        for place in ("spool", "state"):
+            (folder / place).mkdir()
+        if given.s3:
+            port, store = free_port(), "s3://bucket/tachoscope"
+            os.environ |= s3_environment(port)
+            ended.enter_context(s3_server(port))
+        else:
+            Path(store).mkdir()
+        found = answers(runs, folder, store, s3=given.s3, restart=given.restart)
+    text, differ = table(found, runs, given.tolerance)
+    print(text, *details(found), f"{len(runs)} jobs; mouths differ on {differ}", sep="\n")
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

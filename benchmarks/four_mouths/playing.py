@@ -1,0 +1,93 @@
+"""Recorded runs of the lab, written into a spool again at the pace at which they were recorded, as if they happened now."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tachoscope.spool.writer import SpoolWriter
+from tachoscope_core.records import records
+from tachoscope_core.records.base import Record
+from tachoscope_core.storage.store import Store
+
+_TIMES = ("time", "gone_time", "seen_time", "since_time", "process_time", "deadline")
+"""Fields that hold Unix seconds."""
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A run under a name of its own; its records in the order in which they were written."""
+
+    job: str
+    rows: tuple[Record, ...]
+
+    @property
+    def seconds(self) -> float:
+        """From its first record to its last."""
+        return self.rows[-1].time - self.rows[0].time
+
+
+def recorded(run: Path, job: str = "lab") -> Played:
+    """Return a run that the lab kept in a folder."""
+    store, rows = Store(str(run / "store")), []
+    for segment in store.segments(job):
+        rows += [records.decode(line) for line in store.read(segment).splitlines(keepends=True)]
+    return Played(run.name, tuple(sorted(rows, key=lambda row: (row.time, row.writer, row.seq))))
+
+
+class Player:
+    """Plays runs, all from the same moment on, in a thread."""
+
+    def __init__(self, runs: Sequence[Played], spool: Path) -> None:
+        self._runs, self._spool = runs, spool
+        self._thread = threading.Thread(target=self._play, name="player", daemon=True)
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def goes_on(self) -> bool:
+        """Return whether it plays. Raises what it failed with."""
+        if self.error is not None:
+            raise self.error
+        return self._thread.is_alive()
+
+    def _play(self) -> None:
+        try:
+            self._write(time.time(), time.monotonic_ns())
+        except Exception as error:
+            self.error = error
+
+    def _write(self, now: float, now_ns: int) -> None:
+        rows = sorted(((row.time - run.rows[0].time, run, row) for run in self._runs for row in run.rows), key=lambda one: one[0])
+        left = Counter((run.job, row.writer) for _, run, row in rows)
+        writers: dict[tuple[str, str], SpoolWriter] = {}
+        for due, run, row in rows:
+            while time.monotonic_ns() - now_ns < due * 1e9:
+                time.sleep(_LOOK_SECONDS)
+            key = (run.job, row.writer)
+            if key not in writers:
+                folder = self._spool / f"run-{run.job}"
+                folder.mkdir(exist_ok=True)
+                writers[key] = SpoolWriter(folder, row.writer)
+            first = run.rows[0]
+            writers[key].append(records.encode(_moved(row, run.job, now - first.time, now_ns - first.monotonic_ns)))
+            left[key] -= 1
+            if not left[key]:
+                writers[key].close()
+
+
+def _moved(row: Record, job: str, seconds: float, nanoseconds: int) -> Record:
+    """Return a record of another time and job; the process that writes it is this one."""
+    times = {name: getattr(row, name) + seconds for name in _TIMES if getattr(row, name, 0.0)}
+    process = {"pid": os.getpid()} if isinstance(row, records.JobStarted) else {}
+    return msgspec.structs.replace(row, job=job, monotonic_ns=row.monotonic_ns + nanoseconds, **times, **process)
