@@ -105,7 +105,7 @@ def step(*, samples: int = 0, tokens: int = 0) -> None:
     with QUIETLY:
         probe = _watching()
         if probe is not None and probe.in_watched_thread():
-            probe.explicit_step(
+            probe.machine.explicit_step(
                 samples=arguments.as_integer(samples, "step(samples)"), tokens=arguments.as_integer(tokens, "step(tokens)")
             )
 
@@ -228,9 +228,11 @@ def integrity(model: Any, *, every: int = 100, replicas: Sequence[int] | None = 
 
         probe = _watching()
         if probe is not None:
-            if probe.integrity is None or probe.integrity.every != every:
-                probe.integrity = Checks(every)
-            probe.integrity.add(model, replicas)
+            checks = probe.integrity
+            if checks is None or checks.every != every:
+                checks = Checks(every)
+                probe.check_integrity(checks)
+            checks.add(model, replicas)
 
 
 def parameters_read(version: int) -> None:

@@ -41,11 +41,11 @@ def _evaluating(probe: Probe) -> Callable[[Function], Function]:
         def call(*args: Any, **kwargs: Any) -> Any:
             if not probe.in_watched_thread():
                 return original(*args, **kwargs)
-            call_guarded(probe, probe.timeline.begin_evaluation)
+            call_guarded(probe, probe.machine.begin_evaluation)
             try:
                 return original(*args, **kwargs)
             finally:
-                call_guarded(probe, probe.end_evaluation)
+                call_guarded(probe, probe.machine.end_evaluation)
 
         return call
 
@@ -59,13 +59,13 @@ def _step_after(probe: Probe, optimizer_steps: Callable[[], bool]) -> Callable[[
         def call(*args: Any, **kwargs: Any) -> Any:
             if not probe.in_watched_thread():
                 return original(*args, **kwargs)
-            previous, probe.rule.explicit = probe.rule.explicit, True
+            previous, probe.machine.rule.explicit = probe.machine.rule.explicit, True
             try:
                 return original(*args, **kwargs)
             finally:
-                probe.rule.explicit = previous  # a loop of the user's own may follow
+                probe.machine.rule.explicit = previous  # a loop of the user's own may follow
                 if call_guarded(probe, optimizer_steps):
-                    call_guarded(probe, probe.end_step)
+                    call_guarded(probe, probe.machine.end_step)
 
         return call
 
@@ -78,7 +78,7 @@ def _framework_steps(probe: Probe, *, begin: bool) -> Callable[[Function], Funct
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
             if probe.in_watched_thread():
-                probe.rule.explicit = begin
+                probe.machine.rule.explicit = begin
             return original(*args, **kwargs)
 
         return call
@@ -93,7 +93,7 @@ def _handing_out(probe: Probe) -> Callable[[Function], Function]:
         def hand_out(self: Any) -> Iterator[Any]:
             for batch in original(self):
                 if probe.in_watched_thread():
-                    call_guarded(probe, probe.batch_handed_out)
+                    call_guarded(probe, probe.machine.batch_handed_out)
                 yield batch
 
         return hand_out
@@ -135,7 +135,7 @@ def _lightning_evaluation(probe: Probe, module: ModuleType) -> None:
 
 def _lightning_steps(probe: Probe, module: ModuleType) -> None:
     # One batch of the training loop, after which several optimizers may have stepped (manual optimisation) or none (accumulation).
-    wrap(module._TrainingEpochLoop, "advance", _step_after(probe, lambda: probe.rule.take_stepped()))
+    wrap(module._TrainingEpochLoop, "advance", _step_after(probe, lambda: probe.machine.rule.take_stepped()))
 
 
 def _transformers_trainer(probe: Probe, module: ModuleType) -> None:

@@ -242,11 +242,11 @@ def _makes_optimizer_state(probe: Probe, original: Function) -> Function:
     def make(*args: Any, **kwargs: Any) -> Any:
         if not probe.in_watched_thread():
             return original(*args, **kwargs)
-        call_guarded(probe, probe.optimizer_begin)  # what steps within it is nested
+        call_guarded(probe, probe.machine.optimizer_begin)  # what steps within it is nested
         try:
             return original(*args, **kwargs)
         finally:
-            call_guarded(probe, probe.optimizer_left)
+            call_guarded(probe, probe.machine.optimizer_left)
 
     return make
 

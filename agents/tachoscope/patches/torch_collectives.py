@@ -135,7 +135,7 @@ def _blocking(probe: Probe, name: str, reader: _Reader) -> Callable[[Function], 
                     if isinstance(result, Work):
                         sums.begin_async(result, key)
                 if aimed:
-                    probe.exchanged()
+                    probe.machine.exchanged()
             except Exception as error:
                 probe.stop_after_fault(error)
             return result
@@ -190,7 +190,7 @@ def _waiting(probe: Probe) -> Callable[[Function], Function]:
                 probe.end_phase()
                 try:
                     if probe.collectives.waited(self, timeline.last - begin) in _POINT_TO_POINT:
-                        probe.exchanged()
+                        probe.machine.exchanged()
                 except Exception as error:
                     probe.stop_after_fault(error)
 

@@ -29,8 +29,7 @@ from tachoscope.training.probe import Probe
 
 def install(probe: Probe, torch: ModuleType) -> None:
     """Wrap torch for `probe`; called once a process."""
-    probe.grad_enabled = torch.is_grad_enabled
-    probe.models = ModelCalls(probe, torch)
+    probe.report_models(ModelCalls(probe, torch))
     _loaders(probe)
     _backward(probe, torch)
     _optimizers(probe)
@@ -53,7 +52,7 @@ def _loaders(probe: Probe) -> None:
             if get_ident() != probe.thread_ident and not probe.in_watched_thread():
                 return original(self)
             try:
-                probe.batch_begin(self, grad_enabled=is_grad_enabled())
+                probe.machine.batch_begin(self, grad_enabled=is_grad_enabled())
             except Exception as error:
                 probe.stop_after_fault(error)
             got_one, batch = False, None
@@ -66,7 +65,7 @@ def _loaders(probe: Probe) -> None:
                     samples = getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0
                     if got_one and not probe.timeline.evaluating:
                         probe.loaders.batch_given(self, batch)
-                    probe.batch_end(samples, got_one=got_one, elements=elements_of(batch))
+                    probe.machine.batch_end(samples, got_one=got_one, elements=elements_of(batch))
                 except Exception as error:
                     probe.stop_after_fault(error)
 
@@ -135,7 +134,7 @@ def _backward(probe: Probe, torch: ModuleType) -> None:
                 if get_ident() != probe.thread_ident:
                     return original(*args, **kwargs)
             try:
-                probe.backward_begin()
+                probe.machine.backward_begin()
                 if probe.integrity is not None:
                     probe.integrity.loss_seen(args[0] if args else kwargs.get("tensors"))
             except Exception as error:
@@ -144,7 +143,7 @@ def _backward(probe: Probe, torch: ModuleType) -> None:
                 return original(*args, **kwargs)
             finally:
                 try:
-                    probe.backward_end()
+                    probe.machine.backward_end()
                 except Exception as error:
                     probe.stop_after_fault(error)
 
@@ -163,10 +162,10 @@ def _optimizers(probe: Probe) -> None:
                 return None
             closure = kwargs.get("closure", args[1] if len(args) > 1 else None) if kwargs or len(args) > 1 else None
             if not callable(closure):
-                probe.optimizer_begin()
+                probe.machine.optimizer_begin()
                 return None
             # Forward and backward run inside the step: so does Lightning, and so must LBFGS.
-            probe.optimizer_begin(with_closure=True)
+            probe.machine.optimizer_begin(with_closure=True)
             closure = functools.wraps(closure)(_closure(probe, closure))
             return (args, {**kwargs, "closure": closure}) if "closure" in kwargs else ((args[0], closure, *args[2:]), kwargs)
         except Exception as error:
@@ -179,7 +178,7 @@ def _optimizers(probe: Probe) -> None:
                 return
             if probe.integrity is not None:
                 probe.integrity.optimizer_stepped(optimizer)
-            probe.optimizer_end(optimizer)
+            probe.machine.optimizer_end(optimizer)
         except Exception as error:
             probe.stop_after_fault(error)
 
@@ -191,11 +190,11 @@ def _closure(probe: Probe, original: Function) -> Function:
     def closure(*args: Any, **kwargs: Any) -> Any:
         if not probe.in_watched_thread():
             return original(*args, **kwargs)
-        call_guarded(probe, probe.closure_begin)
+        call_guarded(probe, probe.machine.closure_begin)
         try:
             return original(*args, **kwargs)
         finally:
-            call_guarded(probe, probe.closure_end)
+            call_guarded(probe, probe.machine.closure_end)
 
     return closure
 
@@ -204,7 +203,7 @@ def _modes(probe: Probe, torch: ModuleType) -> None:
     def train_of(original: Function) -> Function:
         def train(self: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002  # torch's own signature
             if probe.on and get_ident() == probe.thread_ident:
-                call_guarded(probe, probe.mode_changed, training=bool(mode))
+                call_guarded(probe, probe.machine.mode_changed, training=bool(mode))
             return original(self, mode)
 
         return train
@@ -237,14 +236,14 @@ def _copies(probe: Probe, torch: ModuleType) -> None:
 
     def timed(original: Function, is_copy: Callable[[tuple[Any, ...], dict[str, Any]], bool]) -> Function:
         def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or probe.device is None or self.is_cuda or not is_copy(args, kwargs):
+            if is_compiling() or probe.machine.device is None or self.is_cuda or not is_copy(args, kwargs):
                 return original(self, *args, **kwargs)
-            before = call_guarded(probe, probe.copy_begin)
+            before = call_guarded(probe, probe.machine.copy_begin) if probe.in_watched_thread() else None
             try:
                 return original(self, *args, **kwargs)
             finally:
                 if before is not None:
-                    call_guarded(probe, probe.copy_end, before)
+                    call_guarded(probe, probe.machine.copy_end, before)
 
         return copy
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tachoscope.profiling.kineto_client import ProfileClient, is_enabled
 from tachoscope.profiling.recording import ProfileRecording
+from tachoscope.timing.finished_step import FinishedStep
 
 
 class Profiles:
@@ -27,11 +28,16 @@ class Profiles:
             if order is not None and self.recording is None:
                 self.recording = ProfileRecording(order)
 
-    def step_ended(self, step: int) -> None:
-        """A step ended while there is a recording; called by the training thread. Never raises."""
+    @property
+    def enabled(self) -> bool:
+        """Whether somebody may ask for a profile."""
+        return self._client is not None
+
+    def step_ended(self, step: FinishedStep) -> None:
+        """A step ended; called by the training thread. Never raises."""
         recording = self.recording
         if recording is not None:
-            recording.step_ended(step)
+            recording.step_ended(step.number)
             if recording.finished:
                 self.recording = None
 

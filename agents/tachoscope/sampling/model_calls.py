@@ -13,6 +13,8 @@ from threading import get_ident
 from types import FunctionType, ModuleType
 from typing import Any, Protocol
 
+from tachoscope.timing.finished_step import FinishedStep
+
 Function = Callable[..., Any]
 
 DISCOVERY_STEPS = 3
@@ -25,27 +27,37 @@ MOST_CALLS_A_BACKWARD = 64
 would cost."""
 
 
+class Steps(Protocol):
+    """What is told of outermost calls."""
+
+    without_gradients: bool
+    has_models: bool
+
+    def model_begin(self, module: Any, *, grad_enabled: bool) -> bool: ...
+    def model_end(self) -> None: ...
+
+
 class Watcher(Protocol):
-    """What is told of outermost calls, on the thread of that identity."""
+    """Whose steps these are, and on the thread of which identity."""
 
     thread_ident: int
-    without_gradients: bool
 
-    def model_begin(self, module: Any) -> bool: ...
-    def model_end(self) -> None: ...
+    @property
+    def machine(self) -> Steps: ...
     def stop_after_fault(self, error: Exception) -> None: ...
 
 
 class ModelCalls:
-    """Reports outermost calls of modules to `watcher`, once `look_for_models` was called.
+    """Reports outermost calls of modules to the machine of `watcher`, once `look_for_models` was called.
 
     Attributes:
-        active: calls are reported, and there were some.
+        active: calls are reported, and there were some. The machine is told, as its `has_models`.
     """
 
     def __init__(self, watcher: Watcher, torch: ModuleType) -> None:
         self.active = False
         self._watcher = watcher
+        self._grad_enabled = torch.is_grad_enabled
         self._module_class = torch.nn.Module
         self._original: Function = torch.nn.Module.__call__
         self._discovering = False
@@ -64,14 +76,10 @@ class ModelCalls:
         self._discovering = True
         self._module_class.__call__ = _DISCOVERING
 
-    def step_ended(self, backward_calls: int) -> None:
-        """A step ended: with enough of them the classes are known; without any call the models may be others now.
-
-        Args:
-            backward_calls: how often gradients were computed in it. Only calls of models with gradients count, too.
-        """
+    def step_ended(self, step: FinishedStep) -> None:
+        """A step ended: with enough of them the classes are known; without any call the models may be others now."""
         calls, self._calls = self._calls, 0
-        if calls > MOST_CALLS_A_BACKWARD * max(backward_calls, 1):
+        if calls > MOST_CALLS_A_BACKWARD * max(step.backward_calls, 1):
             self.stop()
             self._discoveries = MOST_DISCOVERIES
         elif self._discovering:
@@ -80,12 +88,12 @@ class ModelCalls:
             if self._steps_with >= DISCOVERY_STEPS or self._steps_without >= MOST_STEPS_WITHOUT:
                 self._stop_discovering()
         elif not calls and self.active:
-            self.active = False
+            self._set_active(active=False)
             self.look_for_models()
 
     def stop(self) -> None:
         """Give all classes back what they had."""
-        self.active = False
+        self._set_active(active=False)
         self._stop_discovering()
         for owner, own in self._classes.items():
             if own is None:
@@ -102,19 +110,23 @@ class ModelCalls:
             return function(module, *args, **kwargs)
         entered = False
         try:
-            entered = watcher.model_begin(module)
+            machine = watcher.machine
+            entered = machine.model_begin(module, grad_enabled=self._grad_enabled())
+            if entered and not machine.without_gradients:
+                self._calls += 1
+                if self._discovering or not self.active:
+                    self._watch_class(type(module))
         except Exception as error:
             watcher.stop_after_fault(error)
         if not entered:
             return function(module, *args, **kwargs)
-        self._calls += not watcher.without_gradients
         self._inside = True
         try:
             return function(module, *args, **kwargs)
         finally:
             self._inside = False
             try:
-                watcher.model_end()
+                machine.model_end()
             except Exception as error:
                 watcher.stop_after_fault(error)
 
@@ -129,14 +141,17 @@ class ModelCalls:
             if self._discovering:
                 self._module_class.__call__ = _DISCOVERING
 
-    def watch_class(self, owner: Any) -> None:
+    def _watch_class(self, owner: Any) -> None:
         """Report the calls of a class from now on."""
-        self.active = True
+        self._set_active(active=True)
         if self._discovering and owner not in self._classes:
             own = owner.__dict__.get("__call__")
             self._classes[owner] = own
             inherited = owner.__call__ if own is not None or owner.__call__ is not self._original else None
             owner.__call__ = _reporting(inherited)
+
+    def _set_active(self, *, active: bool) -> None:
+        self.active = self._watcher.machine.has_models = active
 
     def _stop_discovering(self) -> None:
         self._discovering = False

@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 from tachoscope.sampling import loader_workers
 from tachoscope.sampling.loop_code import LoopCode
+from tachoscope.sampling.loop_stacks import LoopStacks
 from tachoscope.sampling.running_stacks import RunningStacks
 from tachoscope.sampling.stacks import Chain, chain_of, innermost_line, lines_of, outside_models, user_line
 from tachoscope.timing import procfs
@@ -52,18 +53,8 @@ Counts = dict[str, dict[str, int]]
 Emit = Callable[[float, dict[str, float], Counts, Counts, Counts], None]
 
 
-class SampledProbe(Protocol):
-    """What the sampler reads of the probe.
-
-    Attributes:
-        model_stacks, backward_stack: from where models and backward were called in a step, once `stacks_wanted` is False again.
-    """
-
-    stacks_wanted: bool
-    model_stacks: list[Chain]
-    backward_stack: Chain
-    thread_ident: int
-    thread_id: int
+class SampledSteps(Protocol):
+    """What the sampler reads of the steps."""
 
     @property
     def timeline(self) -> Any: ...
@@ -72,7 +63,19 @@ class SampledProbe(Protocol):
     @property
     def phase(self) -> int: ...
     def phase_of(self, phase: int, *, without_gradients: bool) -> int: ...
-    def loader_workers(self) -> Sequence[int] | None: ...
+
+
+class SampledProbe(Protocol):
+    """What the sampler reads of the probe."""
+
+    thread_ident: int
+    thread_id: int
+
+    @property
+    def machine(self) -> SampledSteps: ...
+    @property
+    def loop_stacks(self) -> LoopStacks: ...
+    def loader_workers(self) -> Sequence[int]: ...
     def flush(self) -> None: ...
 
 
@@ -87,7 +90,7 @@ class Sampler:
         self._waits: Counter[tuple[int, str]] = Counter()
         self._where: Counter[tuple[str, str]] = Counter()
         self._activity: Counter[tuple[str, str]] = Counter()
-        self._running = RunningStacks(watched)
+        self._running = RunningStacks(watched.machine)
         self._code = LoopCode()
         self._learned = 0
         self._random = random.Random()  # noqa: S311  # not the job's
@@ -130,13 +133,13 @@ class Sampler:
                     self._flush()
                     due = time.monotonic() + HEARTBEAT_SECONDS
             except Exception:  # an observer must not make noise in the job
-                self._waits[self._watched.phase, "unknown"] += 1
+                self._waits[self._watched.machine.phase, "unknown"] += 1
             # A tick that keeps pace with the steps would see the same moment of each.
             lateness.before_wait(TICK_SECONDS * self._random.uniform(0.5, 1.5))
 
     def _tick(self) -> None:
         now = time.monotonic()
-        workers = self._watched.loader_workers() or ()
+        workers = self._watched.loader_workers()
         self._workers = max(self._workers, len(workers))
         self._worker_seconds += len(workers) * (now - self._last_tick)
         self._last_tick = now
@@ -145,10 +148,10 @@ class Sampler:
             self._read_workers()
         self._record_loop_lines()
         for taken in self._running.drain():
-            phase = self._watched.phase_of(taken.phase, without_gradients=taken.without_gradients)
+            phase = self._watched.machine.phase_of(taken.phase, without_gradients=taken.without_gradients)
             if phase != BACKWARD:
                 self._count_sample(phase, "cpu", lines_of(taken.places))
-        phase = self._watched.phase
+        phase = self._watched.machine.phase
         if phase == DATA_WAIT and workers:
             for _ in range(min(_WORKERS_PER_TICK, len(workers))):
                 self._round += 1
@@ -180,16 +183,16 @@ class Sampler:
 
     def _record_loop_lines(self) -> None:
         """Take down from where models and backward are called, in some of the steps."""
-        watched = self._watched
-        if not watched.stacks_wanted and watched.backward_stack and self._learned < _LEARN_TIMES:
-            self._code.add_lines(models=watched.model_stacks, backward=watched.backward_stack)
-            watched.model_stacks, watched.backward_stack = [], ()
+        stacks = self._watched.loop_stacks
+        if not stacks.wanted and stacks.backward and self._learned < _LEARN_TIMES:
+            models, backward = stacks.taken()
+            self._code.add_lines(models=models, backward=backward)
             self._learned += 1
         elif self._learned < _LEARN_TIMES and self._ticks % _LEARN_EVERY_TICKS == 0:
-            watched.stacks_wanted = True
+            stacks.take()
 
     def _read_workers(self) -> None:
-        for pid in self._watched.loader_workers() or ():
+        for pid in self._watched.loader_workers():
             cpu = procfs.cpu_seconds(pid)
             if cpu is not None:
                 self._worker_cpu_seconds += max(0.0, cpu - self._worker_cpu.get(pid, 0.0))

@@ -17,30 +17,12 @@ from typing import Any, NamedTuple
 
 from tachoscope.process.identity import Identity
 from tachoscope.spool.writer import SpoolWriter
+from tachoscope.timing.finished_step import FinishedStep
 from tachoscope_core.records import records
 from tachoscope_core.records.records import PHASES
 
 MAX_QUEUED_STEPS = 100_000
 MAX_EARLY = 1_000
-
-
-class FinishedStep(NamedTuple):
-    """A step as the training thread leaves it, in nanoseconds.
-
-    `wall` and `cpu` are by phase; `cpu` and the delays are None in a step whose CPU clocks were not read.
-    """
-
-    number: int
-    end: int
-    wall_total: int
-    wall: list[int]
-    cpu: list[int] | None
-    step_delay: int | None
-    backward_delay: int | None
-    samples: int
-    tokens: int
-    backward_calls: int = 1
-    elements: int = 0
 
 
 class _PendingRecord(NamedTuple):

@@ -98,6 +98,11 @@ def bytes_of(batch: object, depth: int = _MOST_DEPTH) -> int:
     return len(batch) if isinstance(batch, str | bytes) else 0
 
 
+def worker_pids(iterator: Any) -> list[int]:
+    """Return the process ids of the workers of a loader's iterator; none, if it has none or is gone."""
+    return [worker.pid for worker in getattr(iterator, "_workers", None) or () if worker.pid]
+
+
 def private_bytes(pid: int) -> float | None:
     """Return the memory that a process shares with no other, in bytes; None where the system does not say.
 

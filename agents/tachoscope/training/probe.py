@@ -1,7 +1,8 @@
-"""The probe: turns what happens in a training process into records.
+"""The probe of one process: its life and its guard. What it measures is told to it by parts of its own.
 
-The patches and adapters call it on the training thread; it accounts the time (`timing.phases`), and at each step's end queues one
-record. It never raises into the job and never waits for an agent or a disk.
+The patches and adapters tell events of the training thread to `StepMachine`, which decides the phases and the steps; what follows
+the steps is listed in `Probe._follow`. The probe opens, announces and closes, goes on in a forked child, and never raises into
+the job nor waits for an agent or a disk.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ import os
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from tachoscope import guard
 from tachoscope.checkpoints.tracker import Checkpoints
@@ -24,34 +23,23 @@ from tachoscope.preemption.poll import NOTICES
 from tachoscope.process import identity as ident
 from tachoscope.process.lifetime import on_end_and_fork
 from tachoscope.profiling.on_demand import Profiles
-from tachoscope.sampling.loop_code import MOST_CALLS
+from tachoscope.sampling.loop_stacks import LoopStacks
 from tachoscope.sampling.model_calls import ModelCalls
 from tachoscope.sampling.other_threads import OtherThreads
 from tachoscope.sampling.sampler import Counts, Sampler
-from tachoscope.sampling.stacks import Chain, chain_of
-from tachoscope.spool.outbox import FinishedStep, Outbox
+from tachoscope.spool.outbox import Outbox
 from tachoscope.timing import phases
-from tachoscope.timing.device_clock import GAP, HOST_TO_DEVICE, DeviceClock
+from tachoscope.timing.device_clock import DeviceClock
+from tachoscope.timing.finished_step import FinishedStep
 from tachoscope.timing.procfs import RunDelay
 from tachoscope.training import integrity as integrity_checks
 from tachoscope.training import job_started as announcement
 from tachoscope.training import parallel_layout as layout
 from tachoscope.training.collectives import Collectives
-from tachoscope.training.evaluation import EvaluationRule
-from tachoscope.training.gradient_steps import GradientSteps
-from tachoscope.training.loaders import LoaderWatch, private_bytes
-from tachoscope.training.step_rule import StepRule
+from tachoscope.training.loaders import LoaderWatch, private_bytes, worker_pids
+from tachoscope.training.step_machine import StepMachine
+from tachoscope.training.step_records import StepRecords
 from tachoscope_core.records import records
-
-_CALL_MODELS = (phases.OTHER, phases.PREPARATION, phases.FORWARD, phases.LOSS)
-"""Phases in which a model is called as such: elsewhere it is called by a loader, a checkpoint, or backward once more."""
-STEPS_TO_FIND_MODELS = 20
-"""A job that called no module with gradients in so many steps computes without."""
-FIRST_DETAILED_STEPS = 100
-DETAIL_EVERY_NS = 100_000_000
-"""The CPU clocks are read in the first steps, then in one step a tenth of a second: they are system calls, and cost most."""
-SLOW_STEP_NS = 100_000_000
-"""The first steps, and any step this long, are written at once; others within a tenth of a second, by the sampler's thread."""
 
 
 class Probe:
@@ -65,45 +53,55 @@ class Probe:
     thread_ident = 0
     thread_id = 0
     _hooks_set = False
-    grad_enabled = staticmethod(bool)
     models: ModelCalls | None = None
-    """Calls of models are reported by it, once torch is there."""
+    """Reports calls of models to the machine, once torch is there."""
 
     def open(self, identity: ident.Identity, directory: Path) -> None:
         """Begin to watch this process; nothing is written before its first backward or explicit step."""
         self.identity = identity
         self.directory = directory
         self.outbox = Outbox(identity, directory, waits=True)  # for this to turn out a process that trains
-        self.timeline = phases.Timeline()
+        self.machine = StepMachine()
+        self.timeline = self.machine.timeline
+        self.step_records = StepRecords(self.outbox)
+        self.loop_stacks = LoopStacks(self.machine)
         self.checkpoints = Checkpoints(self, NOTICES)
         self.collectives = Collectives()
         self.rendezvous_seconds = 0.0
         self.thread_ident = self.thread_id = 0
-        self.steps = 0
-        self.rule = StepRule()
-        self.gradient_steps = GradientSteps()
         self.other_threads = OtherThreads()
-        self.device: DeviceClock[FinishedStep] | None = None
-        self._loader: weakref.ref[Any] | None = None
         self.loaders = LoaderWatch()
-        self._samples = self._elements = self._backward_calls = 0
-        self._pending: list[tuple[int, int]] = []
-        self.evaluation = EvaluationRule(self.timeline)
-        self.without_gradients = False
-        self.stacks_wanted = True
-        self.model_stacks: list[Chain] = []
-        self.backward_stack: Chain = ()
         self.integrity = integrity_checks.from_environment(os.environ)
-        self._open_optimizers: list[int] = []
-        self._announced = False
         self._failure = ""
-        self._run_delay: RunDelay | None = None
-        self._step_delay = self._backward_delay = self._backward_begin_delay = 0
-        self._detailed_until = 0
         self._sampler: Sampler | None = None
         self.profiles = Profiles(os.environ)
+        self.machine.on_first_training = self._announce
+        self.loop_stacks.take()
+        self._follow()
         self._set_hooks()
         self.on = True
+
+    def _follow(self) -> None:
+        """Put who follows the steps where the machine tells them, in the order in which they are told: all of them are here."""
+        machine, models = self.machine, self.models
+        machine.has_models = models is not None and models.active
+        machine.device = self.step_records.device
+        machine.on_step = (
+            *([models.step_ended] if models is not None else []),
+            self.step_records.step_ended,
+            *([self._check_integrity] if self.integrity is not None else []),
+            *([self.profiles.step_ended] if self.profiles.enabled else []),
+        )
+
+    def report_models(self, models: ModelCalls) -> None:
+        """Have `models` tell the machine of calls of models; called once torch is there."""
+        self.models = models
+        self._follow()
+
+    def check_integrity(self, checks: integrity_checks.Checks) -> None:
+        """Have these checks made from now on."""
+        self.integrity = checks
+        self._follow()
 
     # --- the training thread -------------------------------------------------------------------------------------------
 
@@ -143,287 +141,29 @@ class Probe:
     def bind(self) -> None:
         """Watch the calling thread from now on."""
         self.thread_ident, self.thread_id = threading.get_ident(), threading.get_native_id()
-        self._run_delay = RunDelay()
-        self._step_delay = self._run_delay.read()
-        self._backward_delay = 0
-        self.timeline.reads_cpu = True
-        self.timeline.restart()
-
-    def batch_begin(self, loader: object, *, grad_enabled: bool) -> None:
-        """The thread asks a loader's iterator for a batch."""
-        if not grad_enabled:
-            self.timeline.begin_evaluation(no_grad=True)
-        elif self.timeline.evaluating and self.timeline.evaluating_without_grad:
-            self.end_evaluation()
-        if self._has_models and not self.timeline.evaluating and self.evaluation.batch_asked(loader):
-            self._pending.clear()
-        if self._open_optimizers:
-            self._leave_optimizers()
-        if self.device is not None:
-            self.device.begin(GAP)  # within a step that accumulates gradients, too
-        self.timeline.enter(phases.DATA_WAIT)
-        if self._loader is None or self._loader() is not loader:
-            self._loader = weakref.ref(loader)
-
-    def batch_end(self, samples: int, *, got_one: bool, elements: int = 0) -> None:
-        """The loader returned a batch, or was exhausted."""
-        if not got_one:
-            self.timeline.leave()
-            if not self.timeline.evaluating:
-                self.rule.loader_exhausted()
-            return
-        self.timeline.leave_to(phases.PREPARATION if self._has_models else phases.FORWARD)
-        self._batch_arrived(samples, elements)
-
-    def batch_handed_out(self) -> None:
-        """The loop gets a batch that its loader read ahead; its samples were counted then."""
-        self.timeline.go_on_in(phases.PREPARATION if self._has_models else phases.FORWARD)
-        self._batch_arrived(0, 0)
-
-    def _batch_arrived(self, samples: int, elements: int) -> None:
-        if self.timeline.evaluating:  # perhaps: of its batches the last one may be of the training
-            before = self._pending[-1] if self._pending else (0, 0)
-            self._pending = [(samples or before[0], elements or before[1])]
-        elif self._has_models:
-            self.evaluation.batch_arrived()
-            self._pending.append((samples, elements))
-        else:
-            self._train_on(samples, elements)
-
-    def _train_on(self, samples: int, elements: int) -> None:
-        self.rule.batch_arrived(self._loader)
-        self._samples += samples
-        self._elements += elements
-
-    def _train_on_pending(self) -> None:
-        pending, self._pending = self._pending, []
-        for samples, elements in pending:
-            self._train_on(samples, elements)
-
-    @property
-    def _has_models(self) -> bool:
-        return self.models is not None and self.models.active
-
-    @property
-    def _fed(self) -> bool:
-        """Whether a loader gave a batch since the last step, or will give the next one."""
-        return self.rule.is_fed_by_loader or bool(self._pending)
-
-    def end_evaluation(self) -> None:
-        """What may have been evaluation was it; its batches are not trained on."""
-        if self.timeline.evaluating:
-            self.timeline.end_evaluation()
-            self._pending.clear()
-
-    def mode_changed(self, *, training: bool) -> None:
-        """The job called `train` or `eval` of a module."""
-        if training:
-            self.end_evaluation()
-        elif self.steps:  # before the first step it is a model being built
-            self.timeline.begin_evaluation()
-
-    def model_begin(self, module: Any) -> bool:
-        """A model is called that no other called; False where this belongs to another phase, such as backward."""
-        if not self.on or self.timeline.phase not in _CALL_MODELS:
-            return False
-        if not self.grad_enabled():
-            if self._has_models and not self.timeline.evaluating:
-                self.evaluation.called_without_gradients(module, fed=self._fed)
-            self.without_gradients = True
-            if self.device is not None and self._fed and not self.timeline.evaluating:
-                self.device.begin("no_grad")
-            self.timeline.enter(phases.FORWARD)
-            return True
-        if self.stacks_wanted and len(self.model_stacks) < MOST_CALLS:
-            self.model_stacks.append(chain_of(sys._getframe(2)))
-        self.without_gradients = False
-        assert self.models is not None
-        self.models.watch_class(type(module))
-        self.timeline.enter(phases.FORWARD)
-        if self.timeline.evaluating:
-            return True
-        if self.device is not None:
-            self.device.begin("forward")
-        self.evaluation.called_with_gradients(module)
-        if self._pending:
-            self._train_on_pending()
-        elif not self._fed:
-            self.timeline.move_to_phase(phases.OTHER, phases.PREPARATION)
-        return True
-
-    def copy_begin(self) -> str | None:
-        """A tensor of the host is about to be copied to the device; return what `copy_end` needs, None if nobody watches."""
-        if self.device is None or not self.begin_phase(phases.HOST_TO_DEVICE):
-            return None
-        if self.timeline.evaluating:
-            return ""
-        before = self.device.segment
-        self.device.begin(HOST_TO_DEVICE)
-        return before
-
-    def copy_end(self, before: str) -> None:
-        """It is copied, or queued. What was before goes on; where no model will say that it begins, the forward pass does."""
-        self.end_phase()
-        if self.device is not None and before:
-            self.device.begin("forward" if before == GAP and not self._has_models else before)
-
-    def model_end(self) -> None:
-        """The call of a model returned."""
-        if self.without_gradients:
-            self.timeline.leave()
-            if not self.timeline.evaluating:
-                self.evaluation.returned_without_gradients()
-        else:
-            self.timeline.leave_to(phases.LOSS)
-
-    def backward_begin(self) -> None:
-        """Gradients are about to be computed: this is training."""
-        if self.timeline.evaluating:
-            self.timeline.cancel_evaluation()
-        self._train_on_pending()
-        if self._open_optimizers:
-            self._leave_optimizers()
-        if not self._announced:
-            self._announce()
-        if self.stacks_wanted and (self.model_stacks or self.steps >= STEPS_TO_FIND_MODELS):
-            self.backward_stack = chain_of(sys._getframe(2))
-            self.stacks_wanted = False
-        if self.timeline.reads_cpu and self._run_delay is not None:
-            self._backward_begin_delay = self._run_delay.read()
-        if self.device is not None:
-            self.device.begin("backward")
-        self._backward_calls += 1
-        self.timeline.enter(phases.BACKWARD)
-
-    def backward_end(self) -> None:
-        """Gradients are there."""
-        self.timeline.leave_to(phases.LOSS if self._has_models else phases.FORWARD)
-        if self.timeline.reads_cpu and self._run_delay is not None:
-            self._backward_delay += self._run_delay.read() - self._backward_begin_delay
-        if not self.rule.explicit and self.gradient_steps.computed() and (self.rule.fresh_batch or not self._fed):
-            self.gradient_steps.counted += 1
-            self.end_step()
+        delay = RunDelay()
+        self.machine.restart(delay.read if delay.measured else None)
 
     def gradients_elsewhere(self) -> None:
         """A thread that is not watched is about to compute gradients."""
         if self.on and self.other_threads.computes(self.thread_ident):
             self.bind()
 
-    def exchanged(self) -> None:
-        """The thread sent to another rank, or received: a stage of a pipeline computes a batch that no loader gave it."""
-        if self._announced and self.timeline.phase == phases.OTHER:
-            self.timeline.go_on_in(phases.LOSS if self._has_models else phases.FORWARD)
-
-    def _leave_optimizers(self) -> None:
-        """Forget optimizer steps that raised, if the job went on: only in a closure are gradients computed within a step."""
-        if self.timeline.phase == phases.OPTIMIZER:
-            self.timeline.unwind(self._open_optimizers[0])
-            self._open_optimizers.clear()
-
-    def optimizer_begin(self, *, with_closure: bool = False) -> None:
-        """An optimizer begins its step; one with a closure computes loss and gradients in it."""
-        if self.device is not None and not with_closure:
-            self.device.begin("optimizer")
-        self._open_optimizers.append(self.timeline.depth)
-        self.timeline.enter(phases.OPTIMIZER)
-
-    def closure_begin(self) -> None:
-        """An optimizer asks for the loss and its gradients."""
-        self.timeline.enter(phases.LOSS if self._has_models else phases.FORWARD)
-
-    def closure_end(self) -> None:
-        """It has them."""
-        self.timeline.leave()
-        if self.device is not None:
-            self.device.begin("optimizer")
-
-    def optimizer_left(self) -> None:
-        """What `optimizer_begin` said ended, and was not a step."""
-        if self._open_optimizers:
-            self.timeline.unwind(self._open_optimizers.pop())
-
-    def optimizer_end(self, optimizer: object) -> None:
-        """An optimizer ended its step, and perhaps a step of the job with it."""
-        if self._open_optimizers:  # else watched since the middle of this step
-            self.timeline.unwind(self._open_optimizers.pop())
-        self.gradient_steps.optimizer_stepped()
-        if self.rule.optimizer_stepped(optimizer, nested=bool(self._open_optimizers)):
-            self.end_step()
-        elif self._has_models and not self.rule.explicit:
-            self.timeline.go_on_in(phases.OTHER)
-
-    def explicit_step(self, *, samples: int, tokens: int) -> None:
-        """The job says that a step ends here; from now on only it does."""
-        first, self.rule.explicit = not self.rule.explicit, True
-        if first and self.steps and not self.rule.fresh_batch:
-            return  # the optimizer ended this very step, before anyone could know that the job would
-        self.end_step(samples=samples, tokens=tokens)
-
-    def end_step(self, *, samples: int = 0, tokens: int = 0) -> None:
-        """A step ends here: write its record."""
-        if not self._announced:
-            self._announce()
-        self.steps += 1
-        self.rule.step_ended()
-        self.evaluation.step_ended()
-        if self.models is not None:
-            self.models.step_ended(self._backward_calls)
-        had_detail = self.timeline.reads_cpu
-        # The clock of the last event is near enough to decide by.
-        detail = self.steps < FIRST_DETAILED_STEPS or self.timeline.last >= self._detailed_until
-        end, total, wall, cpu = self.timeline.end_step(read_cpu=detail)
-        step_delay = backward_delay = None
-        if self._run_delay is not None and self._run_delay.measured and (had_detail or detail):
-            now = self._run_delay.read()
-            if had_detail:
-                step_delay, backward_delay = now - self._step_delay, self._backward_delay
-            self._step_delay, self._backward_delay = now, 0
-        if detail:
-            self._detailed_until = end + DETAIL_EVERY_NS
-        samples = samples or self._samples
-        calls, elements = self._backward_calls, self._elements
-        step = FinishedStep(self.steps, end, total, wall, cpu, step_delay, backward_delay, samples, tokens, calls, elements)
-        self._samples = self._elements = self._backward_calls = 0
-        if self.device is None:
-            self.outbox.put(step, {})
-        else:
-            self.device.finish(step)
-            self._queue_ready_steps()
-        if self.steps <= FIRST_DETAILED_STEPS or total >= SLOW_STEP_NS or self._sampler is None:
-            self.outbox.flush(wait=False)
-        if self.integrity is not None and self.integrity.due(self.steps):
-            self._check_integrity(self.integrity)
-        if self.profiles.recording is not None:
-            self.profiles.step_ended(self.steps)
-
-    def _check_integrity(self, checks: integrity_checks.Checks) -> None:
-        fields = checks.run()
-        if fields is not None:
-            self.outbox.write(records.IntegrityEvent, step=self.steps, **fields)
+    @property
+    def steps(self) -> int:
+        """The steps that ended so far."""
+        return self.machine.steps
 
     @property
     def steps_in_parameters(self) -> int:
-        """The steps whose updates the parameters hold: a framework may save within a step, after its update."""
-        return self.steps + self.rule.updated_since_step
+        """The steps whose updates the parameters hold."""
+        return self.machine.steps_in_parameters
 
-    # --- what the sampler reads -----------------------------------------------------------------------------------------
+    # --- the sampler's thread -------------------------------------------------------------------------------------------
 
-    @property
-    def phase(self) -> int:
-        """The phase that the watched thread is in."""
-        return self.phase_of(self.timeline.phase, without_gradients=self.without_gradients)
-
-    def phase_of(self, phase: int, *, without_gradients: bool) -> int:
-        """Return what a phase of the timeline most likely turns out to be, which the next call of a model or loader decides."""
-        if phase == phases.FORWARD and without_gradients:
-            return phases.EVALUATION
-        return phases.PREPARATION if phase == phases.OTHER and self._has_models and not self._fed else phase
-
-    def loader_workers(self) -> Sequence[int] | None:
-        """Return the process ids of the loader's workers, or None without any."""
-        loader = self._loader() if self._loader is not None else None
-        workers = getattr(loader, "_workers", None)
-        return [worker.pid for worker in workers if worker.pid] if workers else None
+    def loader_workers(self) -> Sequence[int]:
+        """Return the process ids of the loader's workers."""
+        return worker_pids(self.machine.loader)
 
     def flush(self) -> None:
         """Write what is queued, and look whether a profile is wanted."""
@@ -435,14 +175,15 @@ class Probe:
 
     def _announce(self) -> None:
         """Write `JobStarted`: now, at the first backward, the process group is known."""
-        self._announced = True
         if self.models is not None:
             self.models.look_for_models()
         self.outbox.rank, self.outbox.local_rank, world = announcement.ranks()
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
             cuda = torch.cuda
-            self.device = DeviceClock(lambda: cuda.Event(enable_timing=True), cuda.current_stream, cuda.is_current_stream_capturing)
+            self.step_records.device = DeviceClock(
+                lambda: cuda.Event(enable_timing=True), cuda.current_stream, cuda.is_current_stream_capturing
+            )
         self.outbox.start(
             world_size=world,
             rendezvous_seconds=self.rendezvous_seconds,
@@ -450,12 +191,14 @@ class Probe:
             parents=[*dict.fromkeys([*self.checkpoints.parents(), *lineage.described_parents()])],
             **announcement.of_process(torch),
         )
+        self._follow()
         sampler = Sampler(self, self._heartbeat)
         try:
             sampler.start()
         except RuntimeError:  # no more threads: steps are written as they end
             return
         self._sampler = sampler
+        self.step_records.written_elsewhere = True
 
     def _heartbeat(
         self, window_seconds: float, signals: dict[str, float], wait_samples: Counts, where: Counts, activity: Counts
@@ -463,9 +206,9 @@ class Probe:
         self._write_collectives()
         if self.collectives.gradient_bytes:
             signals = signals | {"gradient_bytes": float(self.collectives.gradient_bytes)}
-        odd = {records.OTHER_THREADS: self.other_threads.count, records.GRADIENT_STEPS: self.gradient_steps.counted}
+        odd = {records.OTHER_THREADS: self.other_threads.count, records.GRADIENT_STEPS: self.machine.gradient_steps.counted}
         signals = signals | {name: float(count) for name, count in odd.items() if count}
-        worker = next(iter(self.loader_workers() or ()), None)
+        worker = next(iter(self.loader_workers()), None)
         if worker is not None and (size := private_bytes(worker)) is not None:
             signals = signals | {"worker_bytes": size}
         self.outbox.write(
@@ -487,10 +230,11 @@ class Probe:
         if rows:
             self.outbox.write_all(rows)
 
-    def _queue_ready_steps(self, *, everything: bool = False) -> None:
-        if self.device is not None:
-            for step, seconds in self.device.ready(everything=everything):
-                self.outbox.put(step, seconds)
+    def _check_integrity(self, step: FinishedStep) -> None:
+        if self.integrity is not None and self.integrity.due(step.number):
+            fields = self.integrity.run()
+            if fields is not None:
+                self.outbox.write(records.IntegrityEvent, step=step.number, **fields)
 
     # --- life ------------------------------------------------------------------------------------------------------------
 
@@ -560,7 +304,7 @@ class Probe:
             return
         self.on = False
         self.thread_ident = 0
-        if not self._announced:
+        if not self.machine.trains:
             return
         for part in (self._stop, self._write_last, self._write_end):
             with guard.QUIETLY:  # what the next one writes is not lost with it
@@ -576,7 +320,7 @@ class Probe:
 
     def _write_last(self) -> None:
         self.checkpoints.close(failed=bool(self._failure))
-        self._queue_ready_steps(everything=True)
+        self.step_records.queue_ready(everything=True)
         self._write_collectives()
         self.flush()
 

@@ -87,7 +87,7 @@ def test_the_record_of_a_process_on_a_gpu_names_gpu_and_pod(tmp_path: Path, monk
     monkeypatch.setattr(Probe, "_set_hooks", lambda _: None)
     probe = Probe()
     probe.open(Identity("job", 0, "node-1"), tmp_path)
-    probe._announce()
+    probe.machine.backward_begin()
     probe.close()
     (segment,) = spool.segments(tmp_path)
     started = records.decode(segment.read_bytes().splitlines()[0])

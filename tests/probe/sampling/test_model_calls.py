@@ -15,6 +15,9 @@ import torch
 from torch.fx import symbolic_trace
 
 from tachoscope.sampling.model_calls import DISCOVERY_STEPS, MOST_CALLS_A_BACKWARD, ModelCalls
+from tachoscope.timing.finished_step import FinishedStep
+
+STEP = FinishedStep(1, 0, 0, [], None, None, None, 0, 0, backward_calls=1)
 
 
 class Watcher:
@@ -22,14 +25,14 @@ class Watcher:
 
     def __init__(self) -> None:
         self.thread_ident = threading.get_ident()
-        self.without_gradients = False
+        self.machine = self
+        self.without_gradients = self.has_models = False
         self.begun: list[str] = []
         self.ended = 0
         self.calls = ModelCalls(self, torch)
 
-    def model_begin(self, module: Any) -> bool:
+    def model_begin(self, module: Any, *, grad_enabled: bool) -> bool:
         self.begun.append(type(module).__name__)
-        self.calls.watch_class(type(module))
         return True
 
     def model_end(self) -> None:
@@ -63,7 +66,7 @@ def steps(watcher: Watcher, number: int, *models: torch.nn.Module) -> None:
     for _ in range(number):
         for model in models:
             model(torch.rand(2, 4))
-        watcher.calls.step_ended(1)
+        watcher.calls.step_ended(STEP)
 
 
 def test_only_outermost_calls_are_reported_and_go_on_to_be_once_the_classes_are_known(watcher: Watcher) -> None:
