@@ -186,7 +186,7 @@ class StepMachine:
         """The job called `train` or `eval` of a module."""
         if training:
             self.end_evaluation()
-        else:
+        elif self.steps:  # before the first step it is a model being built
             self.timeline.begin_evaluation()
 
     # --- models ------------------------------------------------------------------------------------------------------------
