@@ -16,25 +16,9 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from tachoscope_cli.commands.analyze import analyze
-from tachoscope_cli.commands.capacity import capacity
-from tachoscope_cli.commands.compare import compare
-from tachoscope_cli.commands.dashboards import dashboards_app
-from tachoscope_cli.commands.drill import drill
-from tachoscope_cli.commands.explore import EPILOG as EXPLORE_EXAMPLES
-from tachoscope_cli.commands.explore import explore
-from tachoscope_cli.commands.goodput import goodput
-from tachoscope_cli.commands.hang import hang
-from tachoscope_cli.commands.job import job_app
-from tachoscope_cli.commands.runbook import runbook
-from tachoscope_cli.commands.serving import serving
-from tachoscope_cli.commands.slo import slo_app
-from tachoscope_cli.commands.store import store_app
-from tachoscope_cli.commands.trace import trace
-from tachoscope_cli.commands.watch import watch
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, named_store, needs_analysis, print_notice, store_url
-from tachoscope_cli.common.output import console, show, write_json
 from tachoscope_cli.demo.faults import FAULTS
+from tachoscope_cli.later import MARKUP, Commands
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 
@@ -42,8 +26,27 @@ from tachoscope_core.exit_codes import ExitCode
 _UsageError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 
 
-class _Commands(typer.core.TyperGroup):
+COMMANDS = Commands()
+
+
+class _Group(typer.core.TyperGroup):
     """The commands; an interrupt is told as errors are, while typer would only give its exit code."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = COMMANDS
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Return their names; typer's own goes through the commands themselves."""
+        return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, whose list needs the commands' titles only."""
+        self.commands = COMMANDS.titles()
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = COMMANDS
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -55,10 +58,10 @@ class _Commands(typer.core.TyperGroup):
 
 app = typer.Typer(
     name="tachoscope",
-    cls=_Commands,
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
     help="Where does the accelerator time go, is that within our objectives, and what do we do about it?",
     epilog="First minute: `tachoscope demo`. Exit codes, and output for programs: docs/reference/programs.md",
 )
@@ -88,7 +91,7 @@ def _options(
         raise typer.Exit(ExitCode.NOT_DONE)
 
 
-@app.command(
+@COMMANDS.command(
     rich_help_panel=START,
     epilog="Examples: `tachoscope demo`, `tachoscope demo --fault none`, `tachoscope demo --fault comm_exposed`, "
     "`tachoscope demo --profile`",
@@ -113,6 +116,7 @@ def demo(
     from tachoscope_analyzers.job.report import analyze as judge
     from tachoscope_analyzers.records.load import from_store
     from tachoscope_cli.commands import demo as demo_module
+    from tachoscope_cli.common.output import console, show
     from tachoscope_core.storage.store import Store
 
     out = console()
@@ -134,10 +138,11 @@ def demo(
         out.print(f"next:  {_own_name()} explore{given}   (http://127.0.0.1:8501/trace?{page})", soft_wrap=True)
 
 
-@app.command(rich_help_panel=START, epilog="Examples: `tachoscope doctor`, `tachoscope doctor --format json`")
+@COMMANDS.command(rich_help_panel=START, epilog="Examples: `tachoscope doctor`, `tachoscope doctor --format json`")
 def doctor(store: StoreOption = None, format_: JsonOption = TEXT) -> None:
     """Say what this machine can and cannot collect, and why. Exits with 1 if something needs fixing."""
     from tachoscope_cli.commands import doctor as doctor_module
+    from tachoscope_cli.common.output import console, write_json
 
     found = doctor_module.examine(store_url(store))
     if format_.value == "json":
@@ -147,7 +152,7 @@ def doctor(store: StoreOption = None, format_: JsonOption = TEXT) -> None:
     raise typer.Exit(ExitCode.from_success(not found.bad_checks))
 
 
-@app.command(
+@COMMANDS.command(
     rich_help_panel=RECORD,
     context_settings={"ignore_unknown_options": True},
     epilog="Examples: `tachoscope run -- python train.py --epochs 3`, "
@@ -204,7 +209,7 @@ def run(
     raise typer.Exit(outcome.exit_code)
 
 
-@app.command(
+@COMMANDS.command(
     rich_help_panel=RECORD,
     epilog="Examples: `tachoscope agent`, `tachoscope agent --config agent.yaml --check`, "
     "`tachoscope agent --store s3://bucket/tachoscope --port 0`",
@@ -235,7 +240,7 @@ def agent(
     raise typer.Exit(serve(config, store=store, spool=spool, port=port, dcgm_names=dcgm_names, check=check))
 
 
-@app.command(
+@COMMANDS.command(
     rich_help_panel=RECORD,
     epilog="Examples: `tachoscope profile --job resnet`, `tachoscope profile --job resnet --steps 20 --store s3://bucket/tachoscope`",
 )
@@ -260,51 +265,73 @@ def profile(
     ask(job, steps, store=store, wait=wait)
 
 
-app.command(
+COMMANDS.add(
+    "analyze",
+    "tachoscope_cli.commands.analyze:analyze",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
     "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, "
     "`tachoscope analyze --job new --baseline-job old --fail-on regression`",
-)(analyze)
-app.command(
+)
+COMMANDS.add(
+    "goodput",
+    "tachoscope_cli.commands.goodput:goodput",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope goodput resnet`, `tachoscope goodput resnet --scheduler slurm:4711 --prices prices.yaml`, "
     "`tachoscope goodput resnet --format html --output life.html`",
-)(goodput)
-app.command(
+)
+COMMANDS.add(
+    "trace",
+    "tachoscope_cli.commands.trace:trace",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope trace trace.json.gz`, `tachoscope trace traces/ --tables tables/`, "
     "`tachoscope trace new.json.gz --baseline old.json.gz`, `tachoscope trace trace.json.gz --perfetto out.json.gz`",
-)(trace)
-app.command(
+)
+COMMANDS.add(
+    "serving",
+    "tachoscope_cli.commands.serving:serving",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope serving http://127.0.0.1:8000/metrics --for 60s --save chat.serving.gz`, "
     "`tachoscope serving chat.serving.gz`, `tachoscope serving 'job=\"vllm\"' --prometheus http://127.0.0.1:9090`",
-)(serving)
-app.command(rich_help_panel=LOOK, epilog="Examples: `tachoscope hang /tmp/nccl_trace/`, `tachoscope hang dumps/ --format json`")(
-    hang
 )
-app.command(
+COMMANDS.add(
+    "hang",
+    "tachoscope_cli.commands.hang:hang",
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope hang /tmp/nccl_trace/`, `tachoscope hang dumps/ --format json`",
+)
+COMMANDS.add(
+    "compare",
+    "tachoscope_cli.commands.compare:compare",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope compare new old`, `tachoscope compare new.json last-week.json --fail-on regression`, "
     "`tachoscope compare new.json.gz old.json.gz`",
-)(compare)
-app.command(rich_help_panel=LOOK, epilog=EXPLORE_EXAMPLES)(explore)
-app.command(
+)
+COMMANDS.add(
+    "explore",
+    "tachoscope_cli.commands.explore:explore",
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope explore`, "
+    "`tachoscope explore --store s3://bucket/tachoscope --prometheus http://127.0.0.1:9090`, `tachoscope explore traces/`, "
+    "`tachoscope explore --proxy-header X-Forwarded-User --allow-host explorer.example.com`",
+)
+COMMANDS.add(
+    "capacity",
+    "tachoscope_cli.commands.capacity:capacity",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope capacity chat.serving.gz`, `tachoscope capacity chat.serving.gz --objective ttft_p95=0.5 "
     "--objective itl_p95=0.05 --forecast-rate 200`, `tachoscope capacity chat.serving.gz --format html --output capacity.html`",
-)(capacity)
-app.command(
+)
+COMMANDS.add(
+    "watch",
+    "tachoscope_cli.commands.watch:watch",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope watch`, `tachoscope watch --store s3://bucket/tachoscope --host 0.0.0.0 --web-config web.yaml`, "
     "`tachoscope watch --once`",
-)(watch)
-app.add_typer(job_app, name="job", rich_help_panel=LOOK)
-app.add_typer(store_app, name="store", rich_help_panel=KEEP)
+)
 
 
-@app.command(
+@COMMANDS.command(
     rich_help_panel=KEEP,
     epilog="Examples: `tachoscope verify`, `tachoscope verify --job resnet`, `tachoscope verify checkpoints/step-100`, "
     '`python train.py --resume "$(tachoscope verify --job resnet --last)"`',
@@ -333,17 +360,23 @@ def verify(
     raise typer.Exit(verify_checkpoints(checkpoints or (), job=job, store=store, last=last, owner=owner))
 
 
-app.add_typer(slo_app, name="slo", rich_help_panel=OBJECTIVES)
-app.command(
+COMMANDS.add(
+    "runbook",
+    "tachoscope_cli.commands.runbook:runbook",
     rich_help_panel=OBJECTIVES,
     epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`",
-)(runbook)
-app.command(
+)
+COMMANDS.add(
+    "drill",
+    "tachoscope_cli.commands.drill:drill",
     rich_help_panel=OBJECTIVES,
     epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill hang --walk`, "
     "`tachoscope drill agent_down --format json`",
-)(drill)
-app.add_typer(dashboards_app, name="dashboards", rich_help_panel=OBJECTIVES)
+)
+COMMANDS.add("job", "tachoscope_cli.commands.job:job_app", rich_help_panel=LOOK)
+COMMANDS.add("store", "tachoscope_cli.commands.store:store_app", rich_help_panel=KEEP)
+COMMANDS.add("slo", "tachoscope_cli.commands.slo:slo_app", rich_help_panel=OBJECTIVES)
+COMMANDS.add("dashboards", "tachoscope_cli.commands.dashboards:dashboards_app", rich_help_panel=OBJECTIVES)
 
 
 def _own_name() -> str:

@@ -17,10 +17,6 @@ from tachoscope_core.net.allowed_hosts import EVERYWHERE, is_loopback
 if TYPE_CHECKING:
     from tachoscope_explorer.server.access import Access, Network
 
-EPILOG = (
-    "Examples: `tachoscope explore`, `tachoscope explore --store s3://bucket/tachoscope --prometheus http://127.0.0.1:9090`, "
-    "`tachoscope explore traces/`, `tachoscope explore --proxy-header X-Forwarded-User --allow-host explorer.example.com`"
-)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
