@@ -78,8 +78,8 @@ Fault = StrEnum("Fault", {name: name for name in FAULTS})  # type: ignore[misc] 
 @app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,  # noqa: FBT002
-    verbose: Annotated[bool, typer.Option("--verbose", help="Add the traceback to errors.")] = False,  # noqa: ARG001, FBT002
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Add the traceback to errors.")] = False,  # noqa: ARG001
 ) -> None:
     if version:
         import tachoscope
@@ -104,7 +104,7 @@ def demo(
     steps: Annotated[int, typer.Option(min=30, help="Steps to train.")] = 60,
     store: StoreOption = None,
     job: Annotated[str | None, typer.Option(help="Name of the job. Default: demo-FAULT.")] = None,
-    profile: Annotated[  # noqa: FBT002
+    profile: Annotated[
         bool, typer.Option("--profile", help="Also record three steps with torch's profiler, and put the traces into the store.")
     ] = False,
 ) -> None:
@@ -175,7 +175,7 @@ def run(
             help="After a SIGTERM: time for a command that calls tachoscope.preempted() to end by itself.",
         ),
     ] = 25.0,
-    track: Annotated[  # noqa: FBT002
+    track: Annotated[
         bool,
         typer.Option(
             "--track/--no-track", help="Log goodput and findings to the MLflow or Weights & Biases run that the command has open."
@@ -224,10 +224,10 @@ def agent(
         typer.Option(metavar="DIRECTORY", help="Where jobs write. Default: $TACHOSCOPE_SPOOL, else /dev/shm/tachoscope."),
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port of the metrics; 0: any free one. Default: 9465.")] = None,
-    dcgm_names: Annotated[  # noqa: FBT002
+    dcgm_names: Annotated[
         bool, typer.Option("--dcgm-names", help="Also expose GPU metrics under dcgm-exporter's names, for dashboards made for it.")
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,  # noqa: FBT002
+    check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,
 ) -> None:
     """Serve one node: ship what its jobs record, and give their metrics and the host's to Prometheus.
 
@@ -250,9 +250,7 @@ def profile(
     ],
     steps: Annotated[int, typer.Option(min=1, max=10_000, help="Whole steps that each trace should hold.")] = 5,
     store: StoreOption = None,
-    wait: Annotated[  # noqa: FBT002
-        bool, typer.Option("--wait/--no-wait", help="Wait for the traces, and say what they show.")
-    ] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the traces, and say what they show.")] = True,
 ) -> None:
     """Record a profiler trace of all ranks of a running job at once, and say where their time goes. The job is not restarted.
 
@@ -342,7 +340,7 @@ def verify(
     ] = None,
     job: Annotated[str | None, typer.Option(help="The job that saved them. Default: the one written last; of paths, any.")] = None,
     store: StoreOption = None,
-    last: Annotated[  # noqa: FBT002
+    last: Annotated[
         bool, typer.Option("--last", help="Print only the path of the newest one that is sound, and exit with 1 if none is.")
     ] = False,
     owner: Annotated[

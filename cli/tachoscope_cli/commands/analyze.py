@@ -11,13 +11,12 @@ from tachoscope_cli.commands import former_options
 from tachoscope_cli.commands.former_options import FormerOptions
 from tachoscope_cli.common import verdict
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption, print_notice
-from tachoscope_cli.common.verdict import Level, OutputOption
+from tachoscope_cli.common.verdict import FailOnLevelOption, Level, OutputOption
 from tachoscope_cli.inputs import baselines
 from tachoscope_cli.inputs.places import Kind, kind_of, places_of
 from tachoscope_cli.inputs.serving_options import refuse_looks
-from tachoscope_cli.inputs.time_window import TimeWindow, window_of
+from tachoscope_cli.inputs.time_window import FromOption, LastOption, TimeWindow, ToOption, window_of
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.exit_codes import ExitCode
 
 _COMMANDS = {Kind.TRACES: "trace", Kind.DUMPS: "hang", Kind.RECORDING: "serving"}
 
@@ -32,35 +31,19 @@ def analyze(
         ),
     ] = None,
     job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
-    from_: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="MOMENT", help="Judge what came since, such as 2026-03-01T14:30 (local time) or ...T14:30Z."
-        ),
-    ] = None,
-    to: Annotated[
-        str | None, typer.Option(metavar="MOMENT", help="Judge what came until then; alone, or with --from or --last.")
-    ] = None,
-    last: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Judge so long before the job's last step, or before --to: 90s, 30m, 2h, 1d."),
-    ] = None,
+    from_: FromOption = None,
+    to: ToOption = None,
+    last: LastOption = None,
     store: StoreOption = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
-    fail_on: Annotated[
-        Level | None,
-        typer.Option(
-            help=f"Exit with {ExitCode.FOUND} on a finding this severe, or on a step this much slower than the baseline's; "
-            "regression: on the latter only."
-        ),
-    ] = None,
+    fail_on: FailOnLevelOption = None,
     baseline: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PATH",
-            help="An earlier run to compare with: of records a store, a job's folder, a spool or a saved report; of traces their "
-            "files. What became slower, by state; of traces by operator and kernel, too.",
+            help="An earlier run to compare with, by state: a store, a job's folder, a spool, a saved report; or profiler traces, "
+            "also by operator and kernel.",
         ),
     ] = None,
     baseline_job: Annotated[
@@ -70,7 +53,7 @@ def analyze(
     tables: Annotated[Path | None, typer.Option(metavar="DIR", hidden=True)] = None,
     perfetto: Annotated[Path | None, typer.Option(metavar="OUT", hidden=True)] = None,
     executor: Annotated[str, typer.Option(hidden=True)] = "local",
-    replay: Annotated[bool, typer.Option("--replay/--no-replay", hidden=True)] = True,  # noqa: FBT002
+    replay: Annotated[bool, typer.Option("--replay/--no-replay", hidden=True)] = True,
     goodput: Annotated[str | None, typer.Option(metavar="JOB", hidden=True)] = None,
     prices: Annotated[Path | None, typer.Option(metavar="FILE", hidden=True)] = None,
     maintenance: Annotated[Path | None, typer.Option(metavar="FILE", hidden=True)] = None,
@@ -100,15 +83,9 @@ def analyze(
         former_options.run(former, paths, job, store, format_, output, fail_on)
         return
     former_options.print_new_commands(former, job)
-    places = places_of(paths, store)
+    places, window = places_of(paths, store), window_of(from_, to, last)
     kind = kind_of(places) if paths else Kind.RECORDS
-    if former.of_traces and kind is not Kind.TRACES:
-        raise TachoscopeError(f"{former.of_traces} works on profiler traces, and {places[0]} is not a profiler trace")
-    window = window_of(from_, to, last)
-    if window != TimeWindow() and kind is not Kind.RECORDS:
-        raise TachoscopeError(f"--from, --to and --last choose a part of a job's records, and {places[0]} is {kind.value}")
-    if kind in _COMMANDS:
-        print_notice(f"{places[0]} is taken for {kind.value}: going on as `tachoscope {_COMMANDS[kind]}`")
+    _check_kind(kind, places[0], former, window)
     if kind is Kind.TRACES:
         baselines.check_traces(places, baseline or [], baseline_job, gate=fail_on == Level.regression)
         _judge_traces(places, job, former, baseline or [], format_.value, output, fail_on)
@@ -121,6 +98,16 @@ def analyze(
             report, places, baseline or [], baseline_job, lambda where, name: judged.report_on(where, name)[0]
         )
     verdict.end(report, format_.value, output, fail_on, then=then)
+
+
+def _check_kind(kind: Kind, place: str, former: FormerOptions, window: TimeWindow) -> None:
+    """Refuse options that do not apply to what lies there, and print which command handles it."""
+    if former.of_traces and kind is not Kind.TRACES:
+        raise TachoscopeError(f"{former.of_traces} works on profiler traces, and {place} is not a profiler trace")
+    if window != TimeWindow() and kind is not Kind.RECORDS:
+        raise TachoscopeError(f"--from, --to and --last choose a part of a job's records, and {place} is {kind.value}")
+    if kind in _COMMANDS:
+        print_notice(f"{place} is {kind.value}: continuing as `tachoscope {_COMMANDS[kind]}`")
 
 
 def _judge_traces(

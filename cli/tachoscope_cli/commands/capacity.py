@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption, needs_analysis, store_url
-from tachoscope_cli.common.output import console, write, write_json
+from tachoscope_cli.common.output import draw, progress, write, write_json
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
@@ -58,9 +56,7 @@ def capacity(
 
     objectives = [parsed(text) for text in objective] if objective else list(DEFAULTS)
     price = _price(device, prices)
-    err = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress() as bar:
         task = bar.add_task("finding the engine's costs", total=capacity_module.STEPS)
         model = _model(source, store, max_running)
         bar.update(task, description="replaying the traffic")
@@ -72,13 +68,8 @@ def capacity(
         write_json(capacity_text.facts(found), output)
     elif format_.value == "html":
         write(capacity_html.render(found, name), output)
-    elif output is None:
-        capacity_text.render(found, name, console())
     else:
-        printed = console()
-        with printed.capture() as captured:
-            capacity_text.render(found, name, printed)
-        write(captured.get(), output)
+        draw(lambda out: capacity_text.render(found, name, out), output)
 
 
 def _model(source: str, store: str | None, max_running: int | None) -> Model:

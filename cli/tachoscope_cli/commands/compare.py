@@ -9,10 +9,9 @@ import typer
 
 from tachoscope_cli.common import verdict
 from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption
-from tachoscope_cli.common.verdict import Level, OutputOption
+from tachoscope_cli.common.verdict import FailOnLevelOption, Level, OutputOption
 from tachoscope_cli.inputs.places import Kind, kind_of, must_be_there, places_of
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from tachoscope_core.report.report import Report
@@ -26,14 +25,7 @@ def compare(
     store: StoreOption = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
-    fail_on: Annotated[
-        Level | None,
-        typer.Option(
-            "--fail-on",
-            help=f"Exit with {ExitCode.FOUND} on a finding this severe, or on a step this much slower; "
-            "regression: on a slower step only.",
-        ),
-    ] = None,
+    fail_on: FailOnLevelOption = None,
 ) -> None:
     """Say what became slower from one run to another, by state, and whether the step as a whole became slower.
 

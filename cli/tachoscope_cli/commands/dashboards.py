@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from tachoscope_cli.common import answers
 from tachoscope_cli.common.options import TEXT, JsonOption, needs_dashboards, print_notice
-from tachoscope_cli.common.output import write_json
+from tachoscope_cli.common.output import end_with_problems, progress
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show.text import runbook_pages
@@ -52,13 +50,13 @@ def dashboards_build(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")] = Path("dashboards/generated"),
     policy: PolicyOption = None,
     slos: SlosOption = None,
-    configmaps: Annotated[  # noqa: FBT002
+    configmaps: Annotated[
         bool, typer.Option("--configmaps", help="Write a ConfigMap for each board too, for the sidecar of Grafana's chart.")
     ] = False,
-    v2: Annotated[  # noqa: FBT002
+    v2: Annotated[
         bool, typer.Option("--v2", help="Write a resource in schema V2 for each board too, for Git Sync and the API of Grafana 13.")
     ] = False,
-    check: Annotated[  # noqa: FBT002
+    check: Annotated[
         bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
     ] = False,
 ) -> None:
@@ -116,14 +114,13 @@ def dashboards_check(
     ] = None,
     format_: JsonOption = TEXT,
 ) -> None:
-    """Say what is wrong with boards: expressions, names and labels that there are not, rules of Grafana's linter, dead links.
+    """Check boards: expressions, names of metrics and labels, rules of Grafana's linter, links.
 
-    Exits with 1 if anything is an error. A note may stay.
+    Exits with 1 if there is an error. Notes may stay.
     """
     needs_dashboards("grafanalib")
     from tachoscope_dashboards import check
     from tachoscope_dashboards.lint import lint as linter
-    from tachoscope_dashboards.lint.expressions import board_expressions
 
     if at and not prometheus:
         raise TachoscopeError("--at is the moment that a Prometheus is asked for", fix="--prometheus URL")
@@ -133,20 +130,21 @@ def dashboards_check(
     problems = check.check(boards, around, exceptions_at="" if paths else str(excepted_at))
     if prometheus:
         problems = sorted([*problems, *_answers(boards, prometheus, moment_of(at) if at else None)])
-    errors = len(broken) + sum(problem.severity == "error" for problem in problems)
-    notes = len(broken) + len(problems) - errors
+    _end_check(boards, broken, problems, as_json=format_.value == "json")
+
+
+def _end_check(boards: list[Dashboard], broken: dict[str, str], problems: list[Problem], *, as_json: bool) -> NoReturn:
+    from tachoscope_dashboards.lint.expressions import board_expressions
+
     expressions = sum(1 for board in boards for _ in board_expressions(board))
-    if format_.value == "json":
+
+    def answer(errors: int, notes: int) -> answers.BoardsChecked:
         rows = [answers.BoardProblem(board=path, severity="error", what=what) for path, what in broken.items()]
         rows += [msgspec.convert(one, answers.BoardProblem, from_attributes=True) for one in problems]
-        counts = {"boards": len(boards), "expressions": expressions, "errors": errors, "notes": notes}
-        write_json(answers.BoardsChecked(**counts, problems=rows))
-    else:
-        for line in (*(f"error: {what}" for what in broken.values()), *map(str, problems)):
-            typer.echo(line)
-    said = f"{counted(len(boards), 'board')} with {counted(expressions, 'expression')}"
-    print_notice(f"{said}: {counted(errors, 'error')}, {counted(notes, 'note')}")
-    raise typer.Exit(ExitCode.from_success(not errors))
+        return answers.BoardsChecked(boards=len(boards), expressions=expressions, errors=errors, notes=notes, problems=rows)
+
+    checked = f"{counted(len(boards), 'board')} with {counted(expressions, 'expression')}"
+    end_with_problems(problems, broken, answer, checked, as_json=as_json)
 
 
 @dashboards_app.command(
@@ -165,13 +163,11 @@ def dashboards_push(
     folder: Annotated[str, typer.Option(metavar="NAME", help="Folder in Grafana, made where it is missing.")] = "tachoscope",
     policy: PolicyOption = None,
     slos: SlosOption = None,
-    overwrite: Annotated[  # noqa: FBT002
+    overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Overwrite boards that somebody has made or changed in Grafana, too.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing: say what would be done.")] = False,  # noqa: FBT002
-    insecure: Annotated[  # noqa: FBT002
-        bool, typer.Option("--insecure", help="Send the token over plain http:// to another machine.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing: say what would be done.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Send the token over plain http:// to another machine.")] = False,
 ) -> None:
     """Put the boards into a Grafana. What it has already is left as it is, and what a person has changed there is not touched.
 
@@ -255,9 +251,7 @@ def _readable(paths: list[Path]) -> tuple[list[Dashboard], dict[str, str]]:
 def _answers(boards: list[Dashboard], url: str, at: float | None) -> list[Problem]:
     from tachoscope_dashboards import check_answers as answers
 
-    err = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress() as bar:
         task = bar.add_task("asking expressions", total=1.0)
         on_progress: Callable[[float], None] = lambda part: bar.update(task, completed=part)  # noqa: E731
         return answers.check(boards, url, on_progress, at)

@@ -41,11 +41,11 @@ FAULTS = {
 
 def drill(
     fault: Annotated[str | None, typer.Argument(metavar="CLASS", help=f"What to break: {', '.join(FAULTS)}.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Say what can be drilled, and exit.")] = False,  # noqa: FBT002
-    walk: Annotated[  # noqa: FBT002
+    list_: Annotated[bool, typer.Option("--list", help="Say what can be drilled, and exit.")] = False,
+    walk: Annotated[
         bool, typer.Option("--walk", help="Walk through the alert's runbook, too: run its queries and commands, judge the answers.")
     ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with configurations and logs.")] = False,  # noqa: FBT002
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with configurations and logs.")] = False,
     format_: JsonOption = TEXT,
 ) -> None:
     """Break something for real and see whether the alert reaches its receiver, in time and with all that one needs at 3 a.m.

@@ -41,7 +41,7 @@ class TrainingProcess(msgspec.Struct, frozen=True, kw_only=True):
 def job_processes(
     job: Annotated[str, typer.Argument(help="Name of the job.")],
     rank: Annotated[int | None, typer.Option(min=0, help="Only the process of this rank.")] = None,
-    pid: Annotated[bool, typer.Option("--pid", help="Print process ids and nothing else, one a line.")] = False,  # noqa: FBT002
+    pid: Annotated[bool, typer.Option("--pid", help="Print process ids and nothing else, one a line.")] = False,
     format_: JsonOption = TEXT,
 ) -> None:
     """Say which processes of this machine are the ranks of a job, without their loader workers.
@@ -80,13 +80,7 @@ def _by_agent(job: str) -> list[TrainingProcess]:
     except (OSError, ValueError, KeyError):
         return []
     return [
-        TrainingProcess(
-            pid=row["pid"],
-            rank=row["rank"],
-            attempt=row["attempt"],
-            step=row["step"],
-            last_record_age_seconds=row["last_record_age_seconds"],
-        )
+        msgspec.convert(row, TrainingProcess)
         for row in rows
         if row["training_job"] == job and row["state"] == "running" and row["pid"] > 0
     ]

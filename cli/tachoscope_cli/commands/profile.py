@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import TimeRemainingColumn
 
 from tachoscope_cli.common.options import needs_analysis, print_notice, store_url
-from tachoscope_cli.common.output import show
+from tachoscope_cli.common.output import progress, show
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage import traces as stored_traces
@@ -75,8 +75,7 @@ def waited(store: Store, request: Request, console: Console, *, clock: Callable[
     Raises:
         TachoscopeError: nobody took the request, it was refused, or the store cannot be read.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress(TimeRemainingColumn(), on=console) as bar:
         task = bar.add_task("asking", total=None)
         before = ""
         for answers, now in _looks(store, request, clock):

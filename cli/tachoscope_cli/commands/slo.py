@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from tachoscope_cli.commands import slo_backtest
 from tachoscope_cli.commands import slo_shared as slo_around
-from tachoscope_cli.commands.slo_shared import PATHS, SlosOption, days_of, default, default_slos
+from tachoscope_cli.commands.slo_shared import PATHS, PrometheusOption, SlosOption, days_of, default, default_slos, samples
 from tachoscope_cli.common import answers
 from tachoscope_cli.common.options import (
     TEXT,
@@ -25,9 +22,9 @@ from tachoscope_cli.common.options import (
     StoreOption,
     needs_analysis,
     print_notice,
-    store_url,
 )
-from tachoscope_cli.common.output import draw, write, write_json
+from tachoscope_cli.common.output import draw, end_with_problems, write, write_json
+from tachoscope_cli.common.verdict import OutputOption
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show.text import runbook_pages
@@ -36,9 +33,10 @@ from tachoscope_show.text.units import counted, seconds_of
 if TYPE_CHECKING:
     from tachoscope_alerts.compile.event_alerts import EventAlert
     from tachoscope_alerts.compile.recordings import Recording
+    from tachoscope_alerts.compile.shipped import ShippedObjectives
     from tachoscope_alerts.lint.lint import Problem
-    from tachoscope_alerts.report.schema import SloReport
     from tachoscope_alerts.spec.burn_rate_windows import Timing
+    from tachoscope_alerts.spec.policy import Policy
     from tachoscope_alerts.spec.slo import Slo
 
 slo_app = typer.Typer(
@@ -95,9 +93,9 @@ def slo_check(
     ] = None,
     format_: JsonOption = TEXT,
 ) -> None:
-    """Say what is wrong with objectives and alerts: those that can never fire, names that do not exist, nobody to tell.
+    """Check objectives and alerts: whether they can fire, whether their metrics and labels exist, whether they have an owner.
 
-    Exits with 1 if anything is an error. A note may stay.
+    Exits with 1 if there is an error. Notes may stay.
     """
     needs_analysis()
     from tachoscope_alerts.compile import shipped as shipped_module
@@ -114,34 +112,29 @@ def slo_check(
     folder = generated or Path("alerts/generated")
     if generated or (folder.is_dir() and not paths):
         problems += lint.check_rules(folder, known)
-    if prometheus:
-        from tachoscope_alerts.lint import series_there
+    problems += _missing_series(slos, prometheus, page)
 
-        problems += series_there.check(slos, series_there.of_prometheus(prometheus, time.time()), "the Prometheus")
-    if page:
-        problems += _bounds_of_page(slos, page)
-    errors = len(broken) + sum(problem.severity == "error" for problem in problems)
-    notes = len(broken) + len(problems) - errors
-    if format_.value == "json":
+    def answer(errors: int, notes: int) -> answers.SloChecked:
         rows = [answers.SloProblem(path=path, severity="error", what=what) for path, what in broken.items()]
         rows += [msgspec.convert(one, answers.SloProblem, from_attributes=True) for one in problems]
-        counts = {"objectives": len(slos), "other_alerts": len(alerts), "errors": errors, "notes": notes}
-        write_json(answers.SloChecked(**counts, problems=rows))
-    else:
-        for line in (*(f"error: {what}" for what in broken.values()), *map(str, problems)):
-            typer.echo(line)
-    found = f"{counted(errors, 'error')}, {counted(notes, 'note')}"
-    print_notice(f"{counted(len(slos), 'objective')} and {counted(len(alerts), 'other alert')}: {found}")
-    raise typer.Exit(ExitCode.from_success(not errors))
+        return answers.SloChecked(objectives=len(slos), other_alerts=len(alerts), errors=errors, notes=notes, problems=rows)
+
+    checked = f"{counted(len(slos), 'objective')} and {counted(len(alerts), 'other alert')}"
+    end_with_problems(problems, broken, answer, checked, as_json=format_.value == "json")
 
 
-def _bounds_of_page(slos: list[Slo], place: str) -> list[Problem]:
+def _missing_series(slos: list[Slo], prometheus: str | None, page: str | None) -> list[Problem]:
     from tachoscope_alerts.lint import series_there
     from tachoscope_alerts.spec.slo import AtMost, MoreThan
     from tachoscope_cli.inputs import slo_page
 
-    names = {slo.indicator.histogram.metric for slo in slos if isinstance(slo.indicator, AtMost | MoreThan)}
-    return series_there.check(slos, series_there.of_buckets(slo_page.buckets(place, names)), "the page")
+    problems: list[Problem] = []
+    if prometheus:
+        problems += series_there.check(slos, series_there.of_prometheus(prometheus, time.time()), "the Prometheus")
+    if page:
+        names = {slo.indicator.histogram.metric for slo in slos if isinstance(slo.indicator, AtMost | MoreThan)}
+        problems += series_there.check(slos, series_there.of_buckets(slo_page.buckets(page, names)), "the page")
+    return problems
 
 
 @slo_app.command(
@@ -165,7 +158,7 @@ def slo_build(
             metavar="PATH", help="Write the beginnings of runbooks that are missing to this folder. Default: only name them."
         ),
     ] = None,
-    kubernetes: Annotated[  # noqa: FBT002
+    kubernetes: Annotated[
         bool, typer.Option("--kubernetes", help="Write PrometheusRule resources too, for Prometheus' operator.")
     ] = False,
     label: Annotated[
@@ -175,7 +168,7 @@ def slo_build(
             help="Label of the PrometheusRule resources, such as release=kube-prometheus-stack. Can be given several times.",
         ),
     ] = None,
-    check: Annotated[  # noqa: FBT002
+    check: Annotated[
         bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
     ] = False,
 ) -> None:
@@ -188,8 +181,6 @@ def slo_build(
     needs_analysis()
     from tachoscope_alerts import build
     from tachoscope_alerts.compile import shipped as shipped_module
-    from tachoscope_alerts.lint import catalogue as catalogue_module
-    from tachoscope_alerts.lint import lint
     from tachoscope_alerts.spec import openslo
     from tachoscope_alerts.spec import policy as policy_module
 
@@ -201,10 +192,7 @@ def slo_build(
     shipped_module.refuse_orphans(objectives, given, shipped)
     alerts = shipped_module.with_needed(given, objectives, shipped)
     rules = policy_module.load(policy or default("policy.yaml"))
-    known = catalogue_module.catalogue(objectives, catalogue or ())  # alerts of one's own may read what ships
-    problems = lint.check(objectives, alerts, lint.Surroundings(known, rules.owners, None, float("inf"), shipped))
-    problems += lint.check_recordings(recordings, known)
-    _end_on_errors(problems)
+    _end_on_errors(objectives, alerts, recordings, rules, shipped, catalogue or [])
     slo_around.say_left_out(shipped_module.left_out(objectives, alerts, shipped), events)
     if check:
         stale = build.check(objectives, alerts, rules, timing, out, recordings, labels, manifests=kubernetes or bool(label))
@@ -234,27 +222,25 @@ def _timing(interval: str, scrape_interval: str, scale: float) -> Timing:
 def slo_report(
     slos: SlosOption = None,
     store: StoreOption = None,
-    prometheus: Annotated[
-        str | None, typer.Option(metavar="URL", help="Ask this Prometheus. Default: the samples that agents keep in the store.")
-    ] = None,
+    prometheus: PrometheusOption = None,
     for_: Annotated[
         str | None,
         typer.Option("--for", metavar="TIME", help="Report on so much time up to now. Default: each objective's own period."),
     ] = None,
     format_: FormatOption = TEXT_OF_THREE,
-    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+    output: OutputOption = None,
 ) -> None:
     """Say how objectives stand: what was attained, what is left of each budget, how fast it burns, and who burns it.
 
     What has no samples is not measured, and not met.
     """
     needs_analysis()
+    from tachoscope_alerts.report import report
     from tachoscope_alerts.spec import openslo
 
-    objectives = openslo.load(slos or default_slos())
-    if store and prometheus is None and "://" not in store and not Path(store).is_dir():
-        raise TachoscopeError(f"there is no store {store}", fix="name the directory that agents write to, or --prometheus URL")
-    found = _report(objectives, store_url(store), prometheus, days_of(for_) if for_ else None)
+    objectives, days = openslo.load(slos or default_slos()), days_of(for_) if for_ else None
+    with samples(store, prometheus) as source:
+        found = report.report(objectives, source, time.time(), period_days=days)
     if format_.value == "json":
         write_json(found, output)
     elif format_.value == "html":
@@ -262,31 +248,9 @@ def slo_report(
 
         write(slo_html.page(found, _runbook_base()), output)
     else:
-        _show_text(found, output)
+        from tachoscope_show.slo import text as slo_text
 
-
-def _report(objectives: list[Slo], store: str, prometheus: str | None, days: float | None) -> SloReport:
-    from tachoscope_alerts.measure import from_samples as samples_source
-    from tachoscope_alerts.measure import parquet_cache
-    from tachoscope_alerts.measure.from_prometheus import PrometheusSource
-    from tachoscope_alerts.report import report
-
-    if prometheus:
-        return report.report(objectives, PrometheusSource(prometheus), time.time(), period_days=days)
-    err = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("reading samples", total=1.0)
-        source = samples_source.of_store(
-            store, cache=parquet_cache.folder(), on_progress=lambda part: bar.update(task, completed=part)
-        )
-        return report.report(objectives, source, time.time(), period_days=days)
-
-
-def _show_text(found: SloReport, output: Path | None) -> None:
-    from tachoscope_show.slo import text as slo_text
-
-    draw(lambda out: slo_text.text(found, out), output)
+        draw(lambda out: slo_text.text(found, out), output)
 
 
 # --- where things are ---------------------------------------------------------------------------------------------------------
@@ -322,7 +286,19 @@ def _recordings(*, alone: bool) -> list[Recording]:
     return [] if alone else recordings.load(default("recordings.yaml"))
 
 
-def _end_on_errors(problems: Sequence[Problem]) -> None:
+def _end_on_errors(
+    slos: list[Slo],
+    alerts: list[EventAlert],
+    recordings: list[Recording],
+    rules: Policy,
+    shipped: ShippedObjectives,
+    catalogues: list[Path],
+) -> None:
+    from tachoscope_alerts.lint import catalogue, lint
+
+    known = catalogue.catalogue(slos, catalogues)
+    problems = lint.check(slos, alerts, lint.Surroundings(known, rules.owners, None, float("inf"), shipped))
+    problems += lint.check_recordings(recordings, known)
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         for problem in errors:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
-from tachoscope_cli.commands.slo_shared import SlosOption, days_of, default_slos
-from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis, store_url
+from tachoscope_cli.commands.slo_shared import PrometheusOption, SlosOption, days_of, default_slos, samples
+from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis
 from tachoscope_cli.common.output import draw, write_json
+from tachoscope_cli.common.verdict import OutputOption
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
@@ -35,14 +34,12 @@ def slo_backtest(
     ] = None,
     slos: SlosOption = None,
     store: StoreOption = None,
-    prometheus: Annotated[
-        str | None, typer.Option(metavar="URL", help="Ask this Prometheus. Default: the samples that agents keep in the store.")
-    ] = None,
+    prometheus: PrometheusOption = None,
     for_: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help="So much time up to now. Default: the objective's own period.")
     ] = None,
     format_: JsonOption = TEXT,
-    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+    output: OutputOption = None,
 ) -> None:
     """Say what attainment, budget, pages and tickets would have been with another target or threshold, beside what is committed.
 
@@ -51,12 +48,10 @@ def slo_backtest(
     needs_analysis()
     from tachoscope_show.slo import backtest_words
 
-    if store and prometheus is None and "://" not in store and not Path(store).is_dir():
-        raise TachoscopeError(f"there is no store {store}", fix="name the directory that agents write to, or --prometheus URL")
     slo = _named(objective, slos)
     ratio = None if target is None else backtest_words.target_of(target)
     days = days_of(for_) if for_ else slo.period_days
-    found = _backtest(slo, ratio, threshold, store_url(store), prometheus, days)
+    found = _backtest(slo, ratio, threshold, store, prometheus, days)
     if format_.value == "json":
         write_json(found, output)
         return
@@ -72,22 +67,13 @@ def _named(name: str, slos: list[Path] | None) -> Slo:
     return known[name]
 
 
-def _backtest(slo: Slo, target: float | None, threshold: float | None, store: str, prometheus: str | None, days: float) -> Backtest:
-    from tachoscope_alerts.measure import from_samples as samples_source
-    from tachoscope_alerts.measure import parquet_cache
-    from tachoscope_alerts.measure.from_prometheus import PrometheusSource
+def _backtest(
+    slo: Slo, target: float | None, threshold: float | None, store: str | None, prometheus: str | None, days: float
+) -> Backtest:
     from tachoscope_alerts.report import backtest
     from tachoscope_alerts.spec.burn_rate_windows import Timing
 
     backtest.changed(slo, target=target, threshold=threshold)  # what is wrong with it is said before the reading
     start, end = backtest.window(time.time(), days, Timing())
-    if prometheus:
-        return backtest.backtest(slo, PrometheusSource(prometheus), start, end, target=target, threshold=threshold)
-    err = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("reading samples", total=1.0)
-        source = samples_source.of_store(
-            store, cache=parquet_cache.folder(), on_progress=lambda part: bar.update(task, completed=part)
-        )
+    with samples(store, prometheus) as source:
         return backtest.backtest(slo, source, start, end, target=target, threshold=threshold)

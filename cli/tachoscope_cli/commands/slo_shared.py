@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tachoscope_cli.common.options import print_notice
+from tachoscope_cli.common.options import print_notice, store_url
+from tachoscope_cli.common.output import progress
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.text import runbook_pages
 from tachoscope_show.text.units import counted, seconds_of
@@ -15,11 +18,17 @@ from tachoscope_show.text.units import counted, seconds_of
 if TYPE_CHECKING:
     from tachoscope_alerts.compile.event_alerts import EventAlert
     from tachoscope_alerts.compile.shipped import ShippedObjectives
+    from tachoscope_alerts.measure.from_prometheus import PrometheusSource
+    from tachoscope_alerts.measure.from_samples import SamplesSource
     from tachoscope_alerts.spec.policy import Policy
     from tachoscope_alerts.spec.slo import Slo
 PATHS = "OpenSLO files, or folders of them. Default: alerts/slos here, else those that came with tachoscope."
 
 SlosOption = Annotated[list[Path] | None, typer.Option("--slos", metavar="PATH", help=f"{PATHS} Can be given several times.")]
+PrometheusOption = Annotated[
+    str | None,
+    typer.Option("--prometheus", metavar="URL", help="Ask this Prometheus. Default: the samples that agents keep in the store."),
+]
 
 
 def default(name: str) -> Path:
@@ -44,6 +53,27 @@ def days_of(text: str) -> float:
         return seconds_of(text) / 86400
     except TachoscopeError as error:
         raise TachoscopeError(f"--for {text!r} is not a length of time above 0", fix="write 90m, 12h or 7d") from error
+
+
+@contextlib.contextmanager
+def samples(store: str | None, prometheus: str | None) -> Iterator[PrometheusSource | SamplesSource]:
+    """Give the source of samples: a Prometheus if one is named, else the store, with a progress bar while it is read.
+
+    Raises:
+        TachoscopeError: the named store does not exist.
+    """
+    from tachoscope_alerts.measure import from_samples, parquet_cache
+    from tachoscope_alerts.measure.from_prometheus import PrometheusSource
+
+    if prometheus:
+        yield PrometheusSource(prometheus)
+        return
+    if store and "://" not in store and not Path(store).is_dir():
+        raise TachoscopeError(f"store {store} does not exist", fix="name the directory that agents write to, or --prometheus URL")
+    with progress() as bar:
+        task = bar.add_task("reading samples", total=1.0)
+        cache = parquet_cache.folder()
+        yield from_samples.of_store(store_url(store), cache=cache, on_progress=lambda part: bar.update(task, completed=part))
 
 
 def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, folder: Path | None) -> None:

@@ -33,7 +33,7 @@ def trace(
     executor: Annotated[
         str, typer.Option(metavar="local|dask://HOST:PORT", help="Where the ranks' traces are analysed.")
     ] = "local",
-    replay: Annotated[  # noqa: FBT002
+    replay: Annotated[
         bool,
         typer.Option(
             "--replay/--no-replay", help="Replay the dependencies of a trace to say what a fix would bring; takes longer."

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
 
 from tachoscope_cli.common.options import print_notice, store_url
-from tachoscope_cli.common.output import console
+from tachoscope_cli.common.output import console, progress
 from tachoscope_core.checkpoints.saves import Checkpoint, add_record, parse
 from tachoscope_core.checkpoints.torch_zip import begins_as_zip, verify_zip
 from tachoscope_core.checkpoints.verification import DCP_SUFFIX, ReadBack, verify
@@ -211,9 +210,7 @@ def _verified(
     candidates: Iterable[Candidate], total_bytes: int, trusted: int | None = None
 ) -> Iterator[tuple[Candidate, ReadBack]]:
     """Verify one after the other, under a bar on a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    err = Console(stderr=True)
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("reading back", total=total_bytes or None)
         for candidate in candidates:
             yield candidate, _verdict(candidate, trusted, lambda size: bar.advance(task, size))

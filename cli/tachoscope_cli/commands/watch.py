@@ -49,7 +49,7 @@ def watch(
         Path | None,
         typer.Option(metavar="FILE", help="TLS, passwords and tokens of the pages, as of the agent's (docs/agent/agent.md)."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once, print a line for each live job, and end.")] = False,  # noqa: FBT002
+    once: Annotated[bool, typer.Option("--once", help="Look once, print a line for each live job, and end.")] = False,
 ) -> None:
     """Watch all live jobs: a report of each every minute, metrics for alerts, and the whole job over all its nodes.
 

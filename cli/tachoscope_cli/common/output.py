@@ -1,20 +1,24 @@
-"""A report on its way out: to a terminal, a pipe or a file, in each of its formats."""
+"""How results are written, to a terminal, a pipe or a file: reports, JSON, lists of problems."""
 
 from __future__ import annotations
 
 import io
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import msgspec
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
+from tachoscope_cli.common.options import print_notice
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show.text.safe_console import SafeConsole
+from tachoscope_show.text.units import counted
 
 if TYPE_CHECKING:
     from tachoscope_core.report.report import Report
@@ -25,6 +29,13 @@ _FILE_WIDTH = 110
 def console() -> Console:
     """Return a console for results; in a pipe lines are as long as they need to be, and what looks like markup is none."""
     return SafeConsole(width=None if sys.stdout.isatty() else _FILE_WIDTH, highlight=False, markup=False)
+
+
+def progress(*columns: ProgressColumn, on: Console | None = None) -> Progress:
+    """Return a progress display of description, bar and further columns; it draws on terminals only. Default: on stderr."""
+    out = on or Console(stderr=True)
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    return Progress(*shown, console=out, transient=True, disable=not out.is_terminal)
 
 
 def show(report: Report, format_: str = "text", output: Path | None = None, *, then: Sequence[str] = ()) -> None:
@@ -81,7 +92,39 @@ def write(text: str, output: Path | None) -> None:
         output.write_text(text)
     except OSError as error:
         raise TachoscopeError(f"could not write {output}: {error.strerror}") from None
-    sys.stderr.write(f"tachoscope: written to {output}\n")
+    print_notice(f"written to {output}")
+
+
+class Problem(Protocol):
+    """A problem that a check found, which `str` makes a line."""
+
+    @property
+    def severity(self) -> str: ...  # error or note
+
+
+def end_with_problems(
+    problems: Sequence[Problem],
+    unreadable: Mapping[str, str],
+    answer: Callable[[int, int], msgspec.Struct],
+    checked: str,
+    *,
+    as_json: bool,
+) -> NoReturn:
+    """Print problems as lines or as JSON, and exit with 1 if one is an error.
+
+    Args:
+        unreadable: the errors of files that cannot be read, by path. checked: what was checked, in words.
+        answer: makes the JSON document from the numbers of errors and notes.
+    """
+    errors = len(unreadable) + sum(problem.severity == "error" for problem in problems)
+    notes = len(unreadable) + len(problems) - errors
+    if as_json:
+        write_json(answer(errors, notes))
+    else:
+        for line in (*(f"error: {what}" for what in unreadable.values()), *map(str, problems)):
+            typer.echo(line)
+    print_notice(f"{checked}: {counted(errors, 'error')}, {counted(notes, 'note')}")
+    raise typer.Exit(ExitCode.from_success(not errors))
 
 
 def _text(report: Report, format_: str, then: Sequence[str]) -> str:

@@ -21,6 +21,14 @@ Level = StrEnum("Level", ["critical", "warning", "regression"])
 Severity = StrEnum("Severity", ["critical", "warning"])
 OutputOption = Annotated[Path | None, typer.Option("--output", help="Write to this file instead of the terminal.")]
 FailOnOption = Annotated[Severity | None, typer.Option("--fail-on", help=f"Exit with {ExitCode.FOUND} on a finding this severe.")]
+FailOnLevelOption = Annotated[
+    Level | None,
+    typer.Option(
+        "--fail-on",
+        help=f"Exit with {ExitCode.FOUND} on a finding this severe, or on a step this much slower than the baseline's; "
+        "regression: on a slower step only.",
+    ),
+]
 _FEW_COLLECTIONS = 100_000
 """Objects between two collections in a process that lives for seconds and makes few cycles: by default they take a tenth of it."""
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich import progress as bars
-from rich.console import Console
+from rich.progress import TimeElapsedColumn
 
 from tachoscope_analyzers.data.prices import read_prices, shipped_prices
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.records.life_records import LifeRecords, Progress
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_cli.common import output
 from tachoscope_cli.inputs import maintenance as maintenance_file
 from tachoscope_cli.inputs import records as paths
 from tachoscope_core.errors import TachoscopeError
@@ -45,9 +45,7 @@ def analyze(places: list[str], job: str, options: Options) -> Report:
         allocations = read_allocations(list(options.scheduler))
     maintained = maintenance_file.read(options.maintenance) if options.maintenance else ()
     prices = read_prices(options.prices) if options.prices else shipped_prices()
-    err = Console(stderr=True)
-    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.TimeElapsedColumn())
-    with bars.Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with output.progress(TimeElapsedColumn()) as bar:
         task = bar.add_task("reading records", total=1.0)
 
         def shown(what: str) -> Progress:

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import TextColumn, TimeRemainingColumn
 
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.serving.records.from_records import last_seconds
@@ -21,6 +21,7 @@ from tachoscope_analyzers.serving.report import from_service as service
 from tachoscope_analyzers.serving.report.report import analyze_traffic
 from tachoscope_analyzers.trace.analyses.device_peaks import peaks_of
 from tachoscope_cli.common.options import print_notice
+from tachoscope_cli.common.output import progress
 from tachoscope_cli.inputs.serving_options import ServingOptions
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net.http_client import HttpError
@@ -166,13 +167,12 @@ def _watched(url: str, seconds: float, every: float, console: Console) -> Iterat
     """Yield the looks, with a progress bar on a terminal; an interrupt ends them."""
     if not console.is_terminal:
         print_notice(f"looking at {url} for {seconds:.0f} s, every {every:g} s")
-    columns = (TextColumn("looking at {task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("Ctrl-C: judge now"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(url, total=seconds)
+    with progress(TimeRemainingColumn(), TextColumn("Ctrl-C: judge now"), on=console) as bar:
+        task = bar.add_task(f"looking at {url}", total=seconds)
         began = time.monotonic()
         try:
             for look in _looks(url, seconds, every):
-                progress.update(task, completed=min(time.monotonic() - began, seconds))
+                bar.update(task, completed=min(time.monotonic() - began, seconds))
                 yield look
         except KeyboardInterrupt:
             print_notice(f"interrupted after {time.monotonic() - began:.0f} s: judging what was seen until then")

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.text.units import moment_of, seconds_of
+
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", metavar="MOMENT", help="Start of the part to judge: 2026-03-01T14:30 (local time) or ...T14:30Z."),
+]
+ToOption = Annotated[
+    str | None,
+    typer.Option("--to", metavar="MOMENT", help="End of the part to judge. Can be combined with --from or --last."),
+]
+LastOption = Annotated[
+    str | None,
+    typer.Option("--last", metavar="TIME", help="Judge this long before --to, by default the job's last step: 90s, 30m, 2h, 1d."),
+]
 
 
 @dataclass(frozen=True, slots=True)

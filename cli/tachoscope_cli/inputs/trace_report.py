@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 
 from tachoscope_analyzers.trace.analyses.all_tables import must_be_writable, write_table
 from tachoscope_analyzers.trace.compare.report_changes import compared
@@ -17,7 +17,7 @@ from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
 from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
 from tachoscope_analyzers.trace.reading.trace_files import stem
 from tachoscope_cli.common.options import print_notice
-from tachoscope_cli.common.output import show
+from tachoscope_cli.common.output import progress, show
 from tachoscope_cli.common.verdict import Level, Severity, exit_if_reached
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import QualityNote, Report
@@ -99,9 +99,8 @@ _NOT_REPLAYED = QualityNote(
 
 
 def _read(paths: list[str], executor: str, wanted: SummaryOptions, console: Console) -> JobTraces:
-    columns = (TextColumn("reading traces"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
+    with progress(MofNCompleteColumn(), TimeElapsedColumn(), on=console) as bar:
+        task = bar.add_task("reading traces", total=None)
         return read_job(
             paths, executor=executor, wanted=wanted, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )

@@ -172,12 +172,7 @@ def run(
         watching = Supervision(run_directory, name, attempt, None if agent else quarantining.watch)
         watching.started(command)
         environ = _environment(run_directory, name, attempt, is_default=is_default)
-        try:
-            process = subprocess.Popen(list(command), env=environ, stdout=output, stderr=output, start_new_session=ours)
-        except OSError as error:
-            watching.command_ended(ExitCode.NOT_EXECUTABLE)
-            raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=ExitCode.NOT_EXECUTABLE) from None
-
+        process = _started(command, environ, watching, output=output, ours=ours)
         left_behind = _BackgroundWork(lambda: ship_left_behind(root, store) if agent is None else None)
 
         def look() -> None:
@@ -212,6 +207,16 @@ def run(
         services=services,
         notes=[] if services else watching.lines(),
     )
+
+
+def _started(
+    command: Sequence[str], environ: Mapping[str, str], watching: Supervision, *, output: int | None, ours: bool
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(list(command), env=environ, stdout=output, stderr=output, start_new_session=ours)
+    except OSError as error:
+        watching.command_ended(ExitCode.NOT_EXECUTABLE)
+        raise TachoscopeError(f"could not start {command[0]!r}: {error.strerror}", exit_code=ExitCode.NOT_EXECUTABLE) from None
 
 
 class _BackgroundWork:

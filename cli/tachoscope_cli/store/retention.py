@@ -9,13 +9,12 @@ from concurrent.futures import BrokenExecutor, as_completed
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import MofNCompleteColumn
 from rich.table import Table
 
 from tachoscope_cli.common import answers, verdict
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, print_notice, store_url
-from tachoscope_cli.common.output import console, write_json
+from tachoscope_cli.common.output import console, progress, write_json
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
 from tachoscope_show.text.units import bytes_of, counted, seconds_of, size
@@ -94,9 +93,7 @@ def _compacted(store: Store, jobs: Sequence[str], at_rest_seconds: float, execut
     done: dict[str, Compacted] = defaultdict(Compacted)
     failed: set[str] = set()
     days: list[DueDay] = []
-    err = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress(MofNCompleteColumn()) as bar:
         for job in bar.track(jobs, description="listing jobs"):
             try:
                 days += due_days(store, job, now=time.time(), at_rest_seconds=at_rest_seconds)
@@ -136,7 +133,7 @@ def prune(
     nodes: Annotated[
         str | None, typer.Option(metavar="AGE", help="Remove the status of nodes whose agents wrote nothing for so long.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, without removing it.")] = False,  # noqa: FBT002
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, without removing it.")] = False,
     store: StoreOption = None,
     format_: JsonOption = TEXT,
 ) -> None:
@@ -210,7 +207,7 @@ def _removed(one: Disposable) -> answers.RemovedThing:
 def hold(
     job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
     reason: Annotated[str, typer.Option(help="Shown by prune.")] = "",
-    release: Annotated[bool, typer.Option("--release", help="End the hold.")] = False,  # noqa: FBT002
+    release: Annotated[bool, typer.Option("--release", help="End the hold.")] = False,
     store: StoreOption = None,
 ) -> None:
     """Protect a job and its traces from `tachoscope store prune`."""

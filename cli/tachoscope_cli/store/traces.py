@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import DownloadColumn, MofNCompleteColumn, TimeRemainingColumn
 from rich.table import Table
 
 from tachoscope_cli.common.options import StoreOption, needs_analysis, print_notice, store_url
-from tachoscope_cli.common.output import console
+from tachoscope_cli.common.output import console, progress
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
@@ -74,13 +74,11 @@ def store_traces(store: Store, job: str, recording: str, paths: list[str], progr
 
     files, _ = trace_files(paths)
     whole = _MOST_READ if store.local else 0
-    counted = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*counted, console=progress_on, transient=True, disable=not progress_on.is_terminal) as bar:
+    with progress(MofNCompleteColumn(), on=progress_on) as bar:
         for number, file in enumerate(bar.track(files, description="reading traces")):
             (read if number < whole else check)(file)
     names = {file: _name(file, label) for file, label in labels(files).items()}
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=progress_on, transient=True, disable=not progress_on.is_terminal) as bar:
+    with progress(DownloadColumn(), TimeRemainingColumn(), on=progress_on) as bar:
         task = bar.add_task("writing traces", total=sum(file.stat().st_size for file in files))
         written, before = [], 0
         for file in files:

@@ -45,7 +45,7 @@ def test_analyze_says_what_a_path_is_and_gives_the_report_of_its_command(
     of_analyze = capsys.readouterr()
 
     assert of_analyze.out == own.out
-    assert f"{path} is taken for {what}: going on as `tachoscope {command}`" in of_analyze.err
+    assert f"{path} is {what}: continuing as `tachoscope {command}`" in of_analyze.err
     assert "going on" not in own.err
 
 
