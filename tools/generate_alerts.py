@@ -52,11 +52,10 @@ def alert_files(*, write: bool) -> list[str]:
     """Write or check the rules, their tests and what else is made of objectives; return the files that were not current."""
     slos, found = openslo.load([ALERTS / "slos"]), event_alerts.load(ALERTS / "events")
     told, recorded = policy.load(ALERTS / "policy.yaml"), recordings.load(ALERTS / "recordings.yaml")
-    made_from = (slos, found, told, Timing(), ALERTS / "generated", recorded)
-    stale = [str(path.relative_to(ALERTS.parent)) for path in build.check(*made_from)]
+    made, folder = build.contents(slos, found, told, Timing(), recorded), ALERTS / "generated"
+    stale = [str(path.relative_to(ALERTS.parent)) for path in build.stale(made, folder)]
     if write:
-        build.build(*made_from)
-    made = build.contents(slos, found, told, Timing(), recorded)
+        build.write(made, folder)
     rules = {Path(name).name.replace(".rules.", "."): text for name, text in made.items() if name.endswith(".rules.yaml")}
     return [*stale, *chart_files("rules", rules, write=write)]
 

@@ -25,23 +25,8 @@ MANIFESTS = "kubernetes"
 """Folder of the PrometheusRule resources."""
 
 
-def build(
-    slos: Sequence[Slo],
-    events: Sequence[EventAlert],
-    policy: Policy,
-    timing: Timing,
-    out: Path,
-    recordings: Sequence[Recording] = (),
-    labels: Mapping[str, str] | None = None,
-    *,
-    manifests: bool = False,
-) -> list[Path]:
-    """Write all files below `out`, and remove those that an earlier build made and this one does not; return those written.
-
-    Args:
-        manifests: write PrometheusRule resources too. Those of an earlier build are kept current in any case.
-    """
-    made = contents(slos, events, policy, timing, recordings, labels, manifests=manifests or _has_manifests(out))
+def write(made: Mapping[str, str], out: Path) -> list[Path]:
+    """Write `contents` below `out`, and remove files of an earlier build that are not among them; return those written."""
     for name, text in made.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,21 +36,15 @@ def build(
     return [out / name for name in made]
 
 
-def check(
-    slos: Sequence[Slo],
-    events: Sequence[EventAlert],
-    policy: Policy,
-    timing: Timing,
-    out: Path,
-    recordings: Sequence[Recording] = (),
-    labels: Mapping[str, str] | None = None,
-    *,
-    manifests: bool = False,
-) -> list[Path]:
-    """Return the files below `out` that a build would change, write or remove."""
-    made = contents(slos, events, policy, timing, recordings, labels, manifests=manifests or _has_manifests(out))
+def stale(made: Mapping[str, str], out: Path) -> list[Path]:
+    """Return the files below `out` that `write` would change, create or remove."""
     changed = [out / name for name, text in made.items() if not (out / name).exists() or (out / name).read_text() != text]
     return changed + _left_over(made, out)
+
+
+def has_manifests(out: Path) -> bool:
+    """Return whether an earlier build wrote PrometheusRule resources to the folder: the next one keeps them current."""
+    return any(map(_is_ours, (out / MANIFESTS).glob("*.yaml")))
 
 
 def contents(
@@ -120,13 +99,9 @@ def _specs(slos: Sequence[Slo]) -> dict[str, list[Slo]]:
     return found
 
 
-def _left_over(made: dict[str, str], out: Path) -> list[Path]:
+def _left_over(made: Mapping[str, str], out: Path) -> list[Path]:
     there = [path for folder in ("prometheus", MANIFESTS) for path in sorted((out / folder).glob("*.yaml"))]
     return [path for path in there if str(path.relative_to(out)) not in made and _is_ours(path)]
-
-
-def _has_manifests(out: Path) -> bool:
-    return any(map(_is_ours, (out / MANIFESTS).glob("*.yaml")))
 
 
 def _is_ours(path: Path) -> bool:

@@ -14,7 +14,7 @@ from test_rules import reads
 from helpers import REPOSITORY
 from promtool_running import faults
 from sample_slos import AVAILABILITY, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT
-from tachoscope_alerts.build import HEADER, build, check, contents
+from tachoscope_alerts.build import HEADER, contents, has_manifests, stale, write
 from tachoscope_alerts.compile import event_alerts, recordings
 from tachoscope_alerts.spec import openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import RAW_LIMIT_SECONDS, Timing
@@ -29,7 +29,7 @@ TIMING = Timing()
 
 
 def test_each_spec_and_each_group_of_events_has_its_rules_their_tests_and_a_manifest(tmp_path: Path) -> None:
-    made = {str(path.relative_to(tmp_path)) for path in build(SLOS, EVENTS, POLICY, TIMING, tmp_path, manifests=True)}
+    made = {str(path.relative_to(tmp_path)) for path in write(contents(SLOS, EVENTS, POLICY, TIMING, manifests=True), tmp_path)}
 
     for name in ("inference-availability", "inference-ttft", "training-goodput"):
         endings = (".rules.yaml", "_test.yaml", "_tickets_test.yaml")
@@ -45,20 +45,23 @@ def test_each_spec_and_each_group_of_events_has_its_rules_their_tests_and_a_mani
 
 
 def test_a_build_gives_the_same_bytes_again_and_the_check_finds_nothing(tmp_path: Path) -> None:
-    build(SLOS, EVENTS, POLICY, TIMING, tmp_path)
+    write(contents(SLOS, EVENTS, POLICY, TIMING), tmp_path)
     first = {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")}
-    build(tuple(SLOS), list(EVENTS), POLICY, TIMING, tmp_path)
+    write(contents(tuple(SLOS), list(EVENTS), POLICY, TIMING), tmp_path)
 
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")} == first
-    assert check(SLOS, EVENTS, POLICY, TIMING, tmp_path) == []
+    assert stale(contents(SLOS, EVENTS, POLICY, TIMING), tmp_path) == []
 
 
 def test_the_check_names_what_a_build_would_change_write_or_remove(tmp_path: Path) -> None:
-    build(SLOS, EVENTS, POLICY, TIMING, tmp_path, manifests=True)
+    write(contents(SLOS, EVENTS, POLICY, TIMING, manifests=True), tmp_path)
     (tmp_path / "alertmanager.yaml").unlink()
     changed = [replace(AVAILABILITY, target=0.99), FIRST_TOKEN, FIRST_TOKEN_P95]
 
-    names = {str(path.relative_to(tmp_path)) for path in check(changed, EVENTS, POLICY, TIMING, tmp_path)}
+    names = {
+        str(path.relative_to(tmp_path))
+        for path in stale(contents(changed, EVENTS, POLICY, TIMING, manifests=has_manifests(tmp_path)), tmp_path)
+    }
 
     of_target = {"prometheus/inference-availability.rules.yaml", "kubernetes/inference-availability.yaml"}
     assert of_target <= names and "alertmanager.yaml" in names
@@ -72,10 +75,10 @@ def test_the_check_names_what_a_build_would_change_write_or_remove(tmp_path: Pat
 
 
 def test_rules_of_an_objective_that_is_no_more_are_removed_and_files_of_others_are_not(tmp_path: Path) -> None:
-    build(SLOS, EVENTS, POLICY, TIMING, tmp_path)
+    write(contents(SLOS, EVENTS, POLICY, TIMING), tmp_path)
     own = tmp_path / "prometheus" / "own.rules.yaml"
     own.write_text("groups: []\n")
-    build([AVAILABILITY], EVENTS, POLICY, TIMING, tmp_path)
+    write(contents([AVAILABILITY], EVENTS, POLICY, TIMING), tmp_path)
 
     there = {path.name for path in (tmp_path / "prometheus").iterdir()}
     assert "own.rules.yaml" in there and "inference-availability.rules.yaml" in there
@@ -94,7 +97,7 @@ def shipped(pattern: str) -> list[Path]:
 def test_what_is_committed_is_what_its_sources_give() -> None:
     recorded = recordings.load(ALERTS / "recordings.yaml")
 
-    assert check(openslo.load([ALERTS / "slos"]), EVENTS, POLICY, TIMING, GENERATED, recorded) == []
+    assert stale(contents(openslo.load([ALERTS / "slos"]), EVENTS, POLICY, TIMING, recorded), GENERATED) == []
 
 
 def test_promtool_has_nothing_against_the_committed_rules() -> None:
@@ -179,11 +182,11 @@ def test_the_operator_takes_every_manifest_of_what_is_shipped() -> None:
 
 
 def test_manifests_are_written_on_demand_and_kept_current_from_then_on(tmp_path: Path) -> None:
-    build(SLOS, EVENTS, POLICY, TIMING, tmp_path)
+    write(contents(SLOS, EVENTS, POLICY, TIMING), tmp_path)
     assert not (tmp_path / "kubernetes").exists()
 
-    build(SLOS, EVENTS, POLICY, TIMING, tmp_path, manifests=True)
-    build([AVAILABILITY], (), POLICY, TIMING, tmp_path)
+    write(contents(SLOS, EVENTS, POLICY, TIMING, manifests=True), tmp_path)
+    write(contents([AVAILABILITY], (), POLICY, TIMING, manifests=has_manifests(tmp_path)), tmp_path)
     assert [path.name for path in (tmp_path / "kubernetes").iterdir()] == ["inference-availability.yaml"]
 
 

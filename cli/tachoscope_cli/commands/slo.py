@@ -194,12 +194,14 @@ def slo_build(
     rules = policy_module.load(policy or default("policy.yaml"))
     _end_on_errors(objectives, alerts, recordings, rules, shipped, catalogue or [])
     slo_around.say_left_out(shipped_module.left_out(objectives, alerts, shipped), events)
+    manifests = kubernetes or bool(label) or build.has_manifests(out)
+    made = build.contents(objectives, alerts, rules, timing, recordings, labels, manifests=manifests)
     if check:
-        stale = build.check(objectives, alerts, rules, timing, out, recordings, labels, manifests=kubernetes or bool(label))
+        stale = build.stale(made, out)
         for name in stale:
             typer.echo(f"{name}: not current")
         raise typer.Exit(ExitCode.from_success(not stale))
-    written = build.build(objectives, alerts, rules, timing, out, recordings, labels, manifests=kubernetes or bool(label))
+    written = build.write(made, out)
     found = f"{counted(len(objectives), 'objective')} and {counted(len(alerts), 'other alert')}"
     print_notice(f"{found}: {counted(len(written), 'file')} in {out}")
     slo_around.begin_runbooks(objectives, alerts, rules, runbooks)

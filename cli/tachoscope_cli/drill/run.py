@@ -166,7 +166,7 @@ class Specs:
 
     def write_rules(self, folder: Path, timing: Timing) -> list[Path]:
         """Write the rules of all of it below a folder; return the files that Prometheus reads."""
-        written = build.build(self.slos, self.events, self.policy, timing, folder, self.recordings)
+        written = build.write(build.contents(self.slos, self.events, self.policy, timing, self.recordings), folder)
         return [path for path in written if path.name.endswith(".rules.yaml")]
 
 

@@ -10,7 +10,7 @@ from test_rule_manifests import refused
 
 from helpers import REPOSITORY
 from promtool_running import faults, lint
-from tachoscope_alerts.build import HEADER, build
+from tachoscope_alerts.build import HEADER, contents, write
 from tachoscope_alerts.compile.recordings import GROUP, Recording, groups, load, needed
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.lint.label_flow import faults as label_faults
@@ -177,7 +177,7 @@ def test_what_an_expression_asks_of_a_recording_that_there_is_not_is_named(expre
 
 
 def test_a_build_writes_them_for_prometheus_and_for_its_operator(tmp_path: Path) -> None:
-    build([], [], load_policy(ALERTS / "policy.yaml"), Timing(), tmp_path, RECORDINGS, manifests=True)
+    write(contents([], [], load_policy(ALERTS / "policy.yaml"), Timing(), RECORDINGS, manifests=True), tmp_path)
 
     rules, manifest = (
         tmp_path / name / end for name, end in (("prometheus", "recordings.rules.yaml"), ("kubernetes", "recordings.yaml"))
@@ -191,8 +191,8 @@ def test_a_build_writes_them_for_prometheus_and_for_its_operator(tmp_path: Path)
 
 def test_a_build_without_them_removes_their_files(tmp_path: Path) -> None:
     policy = load_policy(ALERTS / "policy.yaml")
-    build([], [], policy, Timing(), tmp_path, RECORDINGS)
-    build([], [], policy, Timing(), tmp_path)
+    write(contents([], [], policy, Timing(), RECORDINGS), tmp_path)
+    write(contents([], [], policy, Timing()), tmp_path)
 
     assert not list(tmp_path.rglob("recordings*"))
 
