@@ -42,7 +42,6 @@ def is_of_the_job(error: BaseException) -> bool:
 
 
 def _handlers() -> set[CodeType]:
-    """Return the code of the signal handlers that are installed."""
     found = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
     return {code for code in found if code is not None}
 

@@ -357,7 +357,6 @@ class Agent:
         return not left
 
     def close(self) -> None:
-        """Let go of all files, locks and threads."""
         self.profiler.close()
         self.verifier.close()
         self.collecting.close()

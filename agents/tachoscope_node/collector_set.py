@@ -65,7 +65,6 @@ class Collecting:
                 part.close()
 
     def close(self) -> None:
-        """Let go of all that collectors hold."""
         self.frame.close()
         for part in self._own():
             part.close()

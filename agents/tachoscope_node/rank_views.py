@@ -28,7 +28,6 @@ class KnownRanks:
         self._clock = clock
 
     def running(self) -> list[live_state.Rank]:
-        """Return the ranks that run."""
         with self._lock:
             return [rank for job in self._live.jobs.values() for rank in job.running()]
 

@@ -49,7 +49,6 @@ class _Group(typer.core.TyperGroup):
             self.commands = COMMANDS
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

@@ -84,7 +84,6 @@ class Value:
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a list."""
         return isinstance(self.node, yaml.SequenceNode)
 
     @property
@@ -176,7 +175,6 @@ class Section:
     values: dict[str, Value]
 
     def get(self, key: str) -> Value | None:
-        """Return the value of a key, if it has one."""
         return self.values.get(key)
 
     def required(self, key: str, fix: str) -> Value:

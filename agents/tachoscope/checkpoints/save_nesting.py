@@ -64,7 +64,6 @@ class Calls:
         return self._open
 
     def begin(self) -> CheckpointCall:
-        """A call begins."""
         if not self._open:
             self.current = CheckpointCall()
         self._open += 1

@@ -183,7 +183,6 @@ class Checkpoints:
         return not self._probe.thread_ident or self._probe.timeline.phase != phases.DATA_WAIT
 
     def load_begin(self) -> CheckpointCall:
-        """Something is about to be read that may be a checkpoint."""
         if self._probe.steps:
             self._probe.timeline.enter(phases.CHECKPOINT)
         return self.loads.begin()

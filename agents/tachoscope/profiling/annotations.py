@@ -22,7 +22,6 @@ class Annotations:
         self._open.append(_begun(name))
 
     def end(self) -> None:
-        """What began last is over."""
         span = self._open.pop()
         if span is not None:
             try:

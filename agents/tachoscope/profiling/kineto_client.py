@@ -90,7 +90,6 @@ class ProfileClient:
             return None
 
     def close(self) -> None:
-        """Ask no more."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -43,7 +43,6 @@ class ProfileRecording:
         self._thread = 0
 
     def step_ended(self, step: int) -> None:
-        """A step ended, and the next one begins."""
         if self.finished:
             return
         try:

@@ -167,7 +167,6 @@ class Sampler:
             self._count_sample(phase, kind, chain)
 
     def _count_sample(self, clock_phase: int, kind: str, chain: Chain) -> None:
-        """Count a sample for the phase that it belongs to."""
         phase: str = PHASES[clock_phase]
         belongs_to = phase
         if phase in SHARED_PHASES:

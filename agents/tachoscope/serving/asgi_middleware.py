@@ -59,7 +59,6 @@ class ServingMiddleware:
         self._wanted = re.compile("|".join(wanted)) if wanted else None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer as the app does."""
         kind = scope["type"]
         if kind == "lifespan":
             await self.app(scope, receive, self._lifespan(send))
@@ -126,7 +125,6 @@ class Exchange:
         self._kept: Message | None = None
 
     async def receive(self) -> Message:
-        """Pass on the server's next message."""
         if self._kept is not None:
             return self._kept
         self._is_receiving += 1
@@ -144,7 +142,6 @@ class Exchange:
             self._body_was_read = True
 
     async def send(self, message: Message) -> None:
-        """Pass on the app's next message."""
         try:
             is_last = self._passes(message)
         except Exception:  # what is not a message of ASGI is the server's to refuse
@@ -202,7 +199,6 @@ class Exchange:
             self._received(self._kept)
 
     def failed(self, error: BaseException) -> None:
-        """The app raised."""
         if self._left:
             self.request.done("client_error")
         elif self.request.status:

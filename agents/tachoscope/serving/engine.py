@@ -101,7 +101,6 @@ class Engine:
             return now
 
     def end(self, began: int, prefill_tokens: int, decode_tokens: int, preempted: int) -> None:
-        """A batch ended."""
         with self._lock:
             now = self._pass()
             self._batches = max(self._batches - 1, 0)

@@ -80,7 +80,6 @@ class ServiceOutbox:
         self._thread = thread
 
     def arrived(self, number: int) -> None:
-        """A request is in flight."""
         self._open.add(number)
 
     def request_ended(self, request: Request) -> None:

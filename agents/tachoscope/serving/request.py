@@ -168,7 +168,6 @@ class Request:
             self.done("cut" if self._last_token else "server_error")
 
     def age_ns(self) -> int:
-        """Return the nanoseconds since its arrival."""
         return self._clock() - self._arrived
 
     def fields(self) -> dict[str, Any]:

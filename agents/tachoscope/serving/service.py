@@ -177,7 +177,6 @@ class Services:
         return found
 
     def close(self) -> None:
-        """Close all."""
         for service in list(self._services.values()):
             service.close()
 
@@ -206,5 +205,4 @@ def service(name: str, *, model: str = "", version: str = "", role: Role = "serv
 
 
 def _unpickled(name: str, model: str, version: str, role: Role) -> Service:
-    """Return the service in the process that one was sent to."""
     return service(name, model=model, version=version, role=role)

@@ -101,7 +101,6 @@ class Outbox:
 
     @property
     def early_steps(self) -> list[tuple[type[records.Record], dict[str, Any]]]:
-        """What is kept for `start`."""
         return [(made.kind, made.fields) for made in self._early or ()]
 
     def start(self, **fields: Any) -> None:
@@ -164,7 +163,6 @@ class Outbox:
 
 
 def _fields_of(step: FinishedStep, device_seconds: dict[str, float]) -> dict[str, Any]:
-    """Return the fields of a step's `StepDone` beside its envelope."""
     delay = {}
     if step.step_delay is not None and step.backward_delay is not None:
         delay = {"step": step.step_delay / 1e9, "backward": step.backward_delay / 1e9}

@@ -159,11 +159,9 @@ class JobWatch:
         return [*events, *self._hang(now)]
 
     def running(self) -> list[WatchedProcess]:
-        """Return the processes that have not ended."""
         return [process for process in self.processes.values() if not process.over]
 
     def close(self) -> None:
-        """Let go of the processes."""
         self.exits.close()
 
     def _hang(self, now: float) -> list[JobEvent]:

@@ -58,7 +58,6 @@ class ProcessExits:
         return stat.rpartition(b") ")[2][:1] in {b"T", b"t"}
 
     def forget(self, writer: str) -> None:
-        """Follow it no longer."""
         descriptor = self._descriptors.pop(writer, None)
         if descriptor is not None:
             del self._writers[descriptor], self._pids[writer]
@@ -66,7 +65,6 @@ class ProcessExits:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of all."""
         for writer in list(self._descriptors):
             self.forget(writer)
         self._poll.close()

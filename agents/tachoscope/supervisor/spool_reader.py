@@ -62,7 +62,6 @@ class RunReader:
         return found
 
     def close(self) -> None:
-        """Let go of all files."""
         for name in list(self._tails):
             self._drop(name)
 

@@ -48,16 +48,13 @@ class EvaluationRule:
         return evaluated
 
     def batch_arrived(self) -> None:
-        """The loader gave it."""
         self._batch_since = True
 
     def called_without_gradients(self, module: Any, *, fed: bool) -> None:
-        """A model is called without gradients."""
         if self._began is None and (fed or self._is_trained(module)):
             self._begin(fed=fed)
 
     def returned_without_gradients(self) -> None:
-        """That call returned."""
         if self._began is not None:
             self._after = self._timeline.sums()
 

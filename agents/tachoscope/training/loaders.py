@@ -26,7 +26,6 @@ class LoaderWatch:
         self._iterators = 0
 
     def batch_given(self, iterator: Any, batch: object) -> None:
-        """An iterator of a loader gave a batch."""
         if self._iterator is not None and self._iterator() is iterator:
             return
         self._iterator = weakref.ref(iterator)

@@ -139,7 +139,6 @@ class Probe:
             self.stop_after_fault(error)
 
     def bind(self) -> None:
-        """Watch the calling thread from now on."""
         self.thread_ident, self.thread_id = threading.get_ident(), threading.get_native_id()
         delay = RunDelay()
         self.machine.restart(delay.read if delay.measured else None)

@@ -29,7 +29,6 @@ class StepRule:
         self._updates: dict[int, int] = {}
 
     def batch_arrived(self, loader: weakref.ref[Any] | None) -> None:
-        """The loop has a new batch, from this loader's iterator."""
         self.fresh_batch = True
         self._feeding = loader
 
@@ -70,7 +69,6 @@ class StepRule:
         return self.explicit and self._stepped
 
     def step_ended(self) -> None:
-        """A step of the job ended."""
         self.fresh_batch = self._stepped = False
         if self._updates:
             self._updates.clear()

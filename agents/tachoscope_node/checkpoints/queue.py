@@ -269,7 +269,6 @@ def _is_ready(known: CheckpointState, now: float) -> bool:
 
 
 def _waits(checks: JobChecks, now: float) -> bool:
-    """Return whether a result is still to come."""
     return any(
         known.second_look or (not known.result and known.checkpoint.manifests and now - known.news_at < 2 * WAIT_SECONDS)
         for known in checks.known.values()

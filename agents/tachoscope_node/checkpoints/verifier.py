@@ -71,7 +71,6 @@ class Verifier:
         self._thread: threading.Thread | None = None
 
     def reconfigure(self, settings: Checkpoints, limits: Limits) -> None:
-        """Go on with other settings."""
         self.settings = settings
         self.queue.again_seconds, self.queue.most_jobs = settings.verify_again_seconds, limits.jobs
 
@@ -161,7 +160,6 @@ class Verifier:
             self._log.warning("checkpoints", f"could not keep what is known of checkpoints: {error.strerror}")
 
     def families(self, live_jobs: Collection[str]) -> list[Family]:
-        """Return the metrics of the jobs that are live."""
         return self.queue.families(live_jobs)
 
     def close(self) -> None:

@@ -167,5 +167,4 @@ class PreemptionCollector:
         return [Family(PREEMPTION_NOTICE, [((self._provider,), float(self.current is not None))])]
 
     def close(self) -> None:
-        """Ask no more."""
         self._stop.set()

@@ -34,7 +34,6 @@ class DeviceFilter:
                 ) from error
 
     def keeps(self, device: str) -> bool:
-        """Return whether to look at the device."""
         if self.include:
             return re.fullmatch(self.include, device) is not None
         return not self.exclude or re.fullmatch(self.exclude, device) is None

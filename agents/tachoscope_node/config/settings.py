@@ -188,12 +188,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def spool_path(self) -> Path:
-        """The spool's root."""
         return Path(self.spool) if self.spool else spool.default_root()
 
     @property
     def store_url(self) -> str:
-        """The store's URL."""
         return self.store or store.default_url()
 
     @property

@@ -36,7 +36,6 @@ class Inventory:
 
     @property
     def expected(self) -> int:
-        """How many GPUs there should be."""
         return self._expected or self._most
 
     def with_known_index(self, gpu: Gpu) -> Gpu:

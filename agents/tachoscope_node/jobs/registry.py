@@ -331,7 +331,6 @@ class JobRegistry:
         return any(grown)
 
     def forget(self, now: float, retention_seconds: float) -> None:
-        """Drop the jobs and services that ended long ago."""
         self.services.drop_ended(now, retention_seconds)
         for name, job in list(self.jobs.items()):
             if job.idle_since is not None and now - job.idle_since > retention_seconds:

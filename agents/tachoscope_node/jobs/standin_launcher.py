@@ -68,7 +68,6 @@ class StandInLauncher:
             job.held = False  # by the agent before this one
 
     def add_record(self, record: records.AnyRecord) -> None:
-        """Take a record of a rank."""
         held = self._held.get(record.job)
         if held is not None:
             held.watch.add_record(record, self._clock(), self._unix_clock())

@@ -176,7 +176,6 @@ class Job(msgspec.Struct):
         return {state: sum(rank.seconds.get(state, 0.0) for rank in self.ranks.values()) for state in TRAINING_STATES}
 
     def running(self) -> list[Rank]:
-        """Return the ranks that have not ended."""
         return [rank for rank in self.ranks.values() if not rank.ended]
 
     def recovered(self, seconds: float) -> None:

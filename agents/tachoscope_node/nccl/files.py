@@ -115,7 +115,6 @@ class Files:
                 )
 
     def close(self) -> None:
-        """Let go of all files."""
         for key in list(self.tails):
             self._close(key)
 

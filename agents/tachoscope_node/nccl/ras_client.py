@@ -108,7 +108,6 @@ class Question:
         return bytes(self._got)
 
     def close(self) -> None:
-        """End the connection."""
         self._socket.close()
 
 

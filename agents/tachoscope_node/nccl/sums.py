@@ -49,7 +49,6 @@ class NcclSums:
             del self._sums[key]
 
     def families(self) -> list[Family]:
-        """Return the sums as metrics."""
         return [
             Family(COLLECTIVE_SECONDS, [(key, Histogram(tuple(sums.counts), sums.seconds)) for key, sums in self._sums.items()]),
             Family(BUS_BYTES, [(key, sums.bus_bytes) for key, sums in self._sums.items()]),

@@ -52,7 +52,6 @@ class RankRecording:
         return max(len(self.ends) - 1, 0)
 
     def fail(self, reason: str) -> None:
-        """Give up, and say why."""
         self.state, self.reason = "failed", reason
 
     def folder_of(self, place: RecordingPlace, name: str) -> Path:
@@ -100,7 +99,6 @@ class RankRecording:
             copy.unlink(missing_ok=True)
 
     def rank_state(self) -> RankState:
-        """Return what is said of the rank."""
         return RankState(
             rank=self.who.rank,
             world_size=self.who.world_size,

@@ -101,7 +101,6 @@ class Recording:
         self.plan = plan
 
     def _go_on(self, now: float) -> None:
-        """Decide after a pass whether it was long enough."""
         plan = self.plan
         assert plan is not None
         recorded = [part.ends for part in self.parts.values() if part.state == "recorded"]
@@ -215,7 +214,6 @@ class Recording:
             self._told = ranks
 
     def close(self) -> None:
-        """Let go of all files and folders."""
         if self._keeper is not None:
             self._keeper.join(5.0)
         for part in self.parts.values():

@@ -238,7 +238,6 @@ class ServiceRegistry:
                     self._end(service, process, "left", now)
 
     def drop_ended(self, now: float, retention_seconds: float) -> None:
-        """Drop the services that ended long ago."""
         for name, service in list(self.services.items()):
             if service.idle_since is not None and now - service.idle_since > retention_seconds:
                 del self.services[name]

@@ -45,7 +45,6 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name=f"tachoscope-server-{server.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
         self._thread.start()
 
     def points(self) -> list[MetricPoint]:

@@ -93,7 +93,6 @@ class Service(msgspec.Struct):
     away_since: float | None = None
 
     def alive(self) -> list[ServiceProcess]:
-        """Return the processes that have not ended."""
         return [process for process in self.processes.values() if not process.ended]
 
     def answering(self) -> list[ServiceProcess]:

@@ -59,7 +59,6 @@ class OwnRecords:
                 self._close(key)
 
     def close(self) -> None:
-        """Release all segments."""
         self.close_idle(idle_seconds=0.0)
 
     def _close(self, key: tuple[str, int]) -> None:

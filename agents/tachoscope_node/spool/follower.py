@@ -66,7 +66,6 @@ class Directory:
             self.lock = None
 
     def close(self) -> None:
-        """Let go of the directory."""
         self.release()
         os.close(self.descriptor)
 
@@ -111,7 +110,6 @@ class Follower:
         self._open_files: Counter[int] = Counter()
 
     def segments(self) -> list[Segment]:
-        """Return all segments that are followed."""
         return [segment for directory in self._all() for segment in directory.segments.values()]
 
     def _all(self) -> list[Directory]:
@@ -350,7 +348,6 @@ class Follower:
         return done
 
     def close(self) -> None:
-        """Let go of all files and locks."""
         for directory in self._all():
             for segment in directory.segments.values():
                 segment.close()

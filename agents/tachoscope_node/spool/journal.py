@@ -75,7 +75,6 @@ class Journal:
         return connection
 
     def load(self) -> list[Entry]:
-        """Return all entries."""
         return [Entry(*row) for row in self._connection.execute("SELECT * FROM segments")]
 
     def write(self, entries: Iterable[Entry]) -> None:
@@ -84,7 +83,6 @@ class Journal:
         self._transaction("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def remove_segments(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Remove segments, by directory and name."""
         self._transaction("DELETE FROM segments WHERE directory = ? AND name = ?", list(keys))
 
     def _transaction(self, statement: str, rows: list[tuple[object, ...]] | list[tuple[str, str]]) -> None:
@@ -103,5 +101,4 @@ class Journal:
             raise not_written(f"the journal {self._path}", error) from None
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()

@@ -127,7 +127,6 @@ class Segment:
         self._skipping_from = None
 
     def size(self) -> int:
-        """Return the length of the file in bytes."""
         return min(os.fstat(self._descriptor).st_size, MAX_SEGMENT_BYTES)
 
     def shippable(self) -> int:
@@ -184,7 +183,6 @@ class Segment:
                 os.unlink(self._place, dir_fd=self._dir_fd)
 
     def close(self) -> None:
-        """Let go of the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

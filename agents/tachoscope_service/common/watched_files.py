@@ -23,7 +23,6 @@ class WatchedFiles:
         return any(_changed_at(path) not in {at, None} for path, at in self._times.items())
 
     def as_now(self) -> WatchedFiles:
-        """Return the same files as they are now."""
         return WatchedFiles(self._times)
 
 

@@ -62,7 +62,6 @@ class Connection(TransportProtocol):
         self.set_timer(self.limits.head_seconds, self.too_slow)
 
     def on_data(self, data: bytes) -> None:
-        """Take in what the client said."""
         self._http.feed(data)
         self._advance()
 

@@ -78,7 +78,6 @@ class HttpStream:
         self._unread = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take what the client said."""
         self._unread += data
 
     @property

@@ -152,11 +152,9 @@ class WebServer:
             return status_only(500)
 
     def count(self, reason: str) -> None:
-        """Count a refusal."""
         self.refused[reason] += 1
 
     def forget(self, connection: Connection) -> None:
-        """Take a connection off the list."""
         self._connections.pop(connection, None)
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -258,7 +256,6 @@ async def _finish(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 def _sound(response: Response) -> Response:
-    """Return a response if it can be sent."""
     for text in (response.content_type, *(part for header in response.headers for part in header)):
         if not text.isascii() or not text.isprintable():
             raise ValueError(f"a header holds {text!r}")

@@ -174,7 +174,6 @@ def _names(reader: Reader, section: Mapping[str, Any], key: str, allowed: Mappin
 
 
 def _agree(reader: Reader, section: Mapping[str, Any], read: Mapping[str, Any]) -> None:
-    """Note settings that contradict each other."""
     name = "tls_server_config"
     policy = read["client_auth_type"]
     has_ca = "client_ca" in section or "client_ca_file" in section

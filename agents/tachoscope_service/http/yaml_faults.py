@@ -28,7 +28,6 @@ class Reader:
         self.faults: list[str] = []
 
     def fault(self, key: str, problem: str, fix: str) -> None:
-        """Note one."""
         line = self.document.line(key)
         self.faults.append(f"{self.file}{f':{line}' if line else ''}: {key} {problem} ({fix})")
 
@@ -65,7 +64,6 @@ class Reader:
         return value
 
     def texts(self, section: Mapping[str, Any], prefix: str, key: str) -> tuple[str, ...]:
-        """Return a list of texts."""
         value = section.get(key) or []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             self.fault(f"{prefix}{key}", "is not a list of texts", "write one `- value` a line")

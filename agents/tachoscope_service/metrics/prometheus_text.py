@@ -53,7 +53,6 @@ def _histogram(metric: Metric, labels: Labels, value: Histogram) -> Iterator[str
 
 
 def _name(metric: Metric, labels: Labels, suffix: str = "", bound: str = "") -> str:
-    """Return a sample's name with its labels."""
     key = (metric.name + suffix, (*labels, bound))
     name = _names.get(key)
     if name is None:

@@ -31,7 +31,6 @@ class Outage:
     times_budget: float = 0.0
 
     def bad(self, slo: Slo) -> float:
-        """Return the ratio of bad events."""
         return min(self.ratio or self.times_budget * slo.budget, 1.0)
 
 

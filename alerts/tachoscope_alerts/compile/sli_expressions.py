@@ -247,7 +247,6 @@ def _old_enough(series: str, timing: Timing) -> str:
 
 
 def _counted(slo: Slo, slices: Slices, timing: Timing) -> str:
-    """Return the entities that count."""
     if slices.gate is not None and slices.missing == "bad":
         return f"count{_by(slo)} ({_open(slices.gate, timing)})"
     return f"count{_by(slo)} ({_entities(slices, timing)})"

@@ -185,7 +185,6 @@ def _ours(metric: Metric, source: str) -> dict[str, KnownSeries]:
 
 
 def _declared(content: bytes, path: str) -> dict[str, KnownSeries]:
-    """Return the series of a catalogue file."""
     try:
         read = msgspec.convert(yaml_text.load(content), type=_File)
     except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError) as error:

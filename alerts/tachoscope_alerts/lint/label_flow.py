@@ -129,7 +129,6 @@ class _Flow:
         self.found.append(LabelFault(what, fix))
 
     def labels(self, expression: Expression) -> _Labels:
-        """Return the labels that the result may have."""
         match expression:
             case Series():
                 return self.of_series(expression)

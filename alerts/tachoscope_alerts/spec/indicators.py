@@ -193,7 +193,6 @@ def _gate(value: Value, by: tuple[str, ...]) -> Gate:
 
 
 def _source(value: Value, known: tuple[str, ...]) -> Section:
-    """Return the spec of a metric source."""
     source = value.section(("metricSource",)).required("metricSource", "add metricSource: {type: tachoscope, spec: {metric: ...}}")
     section = source.section(("metricSourceRef", "type", "spec"))
     kind = section.get("type")

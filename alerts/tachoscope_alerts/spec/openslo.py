@@ -116,7 +116,6 @@ def _name(metadata: Value) -> str:
 
 
 def _objectives(document: Section, shared: Mapping[str, Section]) -> list[Slo]:
-    """Return the objectives of an SLO document."""
     place = document.required("metadata", "add metadata: {name: ...}")
     name = _name(place)
     metadata = place.section(_METADATA)
@@ -154,7 +153,6 @@ def _annotations(metadata: Section) -> dict[str, Value]:
 
 
 def _indicator(spec: Section, shared: Mapping[str, Section]) -> Section:
-    """Return the spec of the indicator, wherever it stands."""
     inline, reference = spec.get("indicator"), spec.get("indicatorRef")
     if inline is not None and reference is not None:
         raise reference.error("stands beside indicator", "leave one of the two")

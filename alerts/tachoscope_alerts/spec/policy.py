@@ -69,7 +69,6 @@ class Team:
     ticket: tuple[Receiver, ...]
 
     def receivers(self, severity: Severity) -> tuple[Receiver, ...]:
-        """Return how it is told of alerts of a severity."""
         return self.page if severity == "page" else self.ticket
 
 

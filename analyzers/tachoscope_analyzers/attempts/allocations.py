@@ -55,7 +55,6 @@ class HeldTime:
 
     @property
     def units(self) -> int:
-        """How many units were held."""
         return len(self.lanes) + self.unused
 
 

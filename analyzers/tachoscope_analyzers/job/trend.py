@@ -81,11 +81,9 @@ class _ChangeSides:
     after: np.ndarray
 
     def means(self, seconds: Matrix) -> tuple[float, float]:
-        """Return the mean of each side."""
         return float(seconds[self.before].mean()), float(seconds[self.after].mean())
 
     def growth(self, seconds: Matrix) -> Matrix:
-        """Return by how much the mean of each column grew."""
         return np.asarray(seconds[self.after].mean(axis=0) - seconds[self.before].mean(axis=0))
 
 

@@ -38,7 +38,6 @@ class Distribution:
 
     @property
     def count(self) -> int:
-        """How many numbers there are."""
         self._merge()
         return int(self._counts.sum())
 

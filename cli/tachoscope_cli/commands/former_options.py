@@ -52,7 +52,6 @@ class FormerOptions:
         return _first({"--tables": self.tables, "--perfetto": self.perfetto, "--executor": self.executor != "local"})
 
     def looking(self, job: str | None) -> ServingOptions:
-        """Return the options about inference servers."""
         return ServingOptions(self.serving or "", self.for_, self.every, self.prometheus, self.save, self.device or "", job or "")
 
 

@@ -140,7 +140,6 @@ def _of_job(store: Store, job: str) -> list[Candidate]:
 
 
 def _known(store: Store, job: str) -> list[Candidate]:
-    """Return what the store knows of a job's checkpoints."""
     checkpoints: dict[str, Checkpoint] = {}
     world_sizes: dict[int, int] = {}
     for record in sorted(parse(_lines(store, job)), key=lambda record: (record.time, record.seq)):

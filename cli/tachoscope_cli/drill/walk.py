@@ -93,7 +93,6 @@ class Walk:
     steps: list[RunbookStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Take the page that the alert names apart."""
         name = self.arrival.annotations.get("runbook_url", "").rpartition("/")[2]
         page = page_of(name)
         self._parts, self._verified = page_parts(page), queries_named_in(page, _VERIFY)

@@ -34,7 +34,6 @@ class Arrival:
 
     @property
     def name(self) -> str:
-        """The alert's name."""
         return self.labels.get("alertname", "")
 
 

@@ -109,7 +109,6 @@ def saving(folder: Path, agent: Agent) -> Iterator[DrillFault]:
 
 
 def _newest(folder: Path) -> str:
-    """Return the name of the training's newest checkpoint."""
     return max((path.name for path in (folder / "data").glob("checkpoint-*.pt")), default="")
 
 

@@ -46,11 +46,9 @@ class Supervision:
 
     @property
     def writer(self) -> str:
-        """The writer of the launcher's records."""
         return self._records.writer
 
     def started(self, command: Sequence[str]) -> None:
-        """Note that the command is about to be started."""
         self._note(records.JobStarted, world_size=0, pid=os.getpid(), lineage=lineage.launch(command))
 
     @property
@@ -131,7 +129,6 @@ class Supervision:
         return seconds if left else 0.0
 
     def interrupted(self) -> None:
-        """Note that the user interrupted the command."""
         self._interrupted = True
 
     def command_ended(self, code: int) -> None:

@@ -87,7 +87,6 @@ def _make(names: Iterable[str], labels: str, span: str) -> Catalogue:
 
 
 def _query(url: str, query: str) -> list[Mapping[str, Any]]:
-    """Return the series that a query gives."""
     return prometheus_query.instant_query(url, query, most_bytes=MOST_BYTES, less="ask for less time, or for fewer servers")
 
 
@@ -95,7 +94,6 @@ def _query(url: str, query: str) -> list[Mapping[str, Any]]:
 
 
 def _instances(series: Iterable[Mapping[str, Any]], wanted: Mapping[str, str]) -> dict[str, _Instance]:
-    """Return what was scraped by instance."""
     found: dict[str, _Instance] = defaultdict(_Instance)
     for one in series:
         labels = dict(one["metric"])

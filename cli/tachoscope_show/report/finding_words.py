@@ -62,7 +62,6 @@ def share_text(finding: Finding, report: Report) -> str:
 
 
 def _share_of(finding: Finding, report: Report) -> str:
-    """Return what a finding's share is of."""
     if report.serving and finding.evidence:
         return serving_words.share_of(finding)
     return "allocated time" if report.life else "step"

@@ -15,6 +15,5 @@ class SafeConsole(Console):
     """Draws as rich does; only what rich itself says steers the terminal."""
 
     def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
-        """Yield what is drawn."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(safe(segment.text), segment.style)

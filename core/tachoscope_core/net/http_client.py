@@ -50,7 +50,6 @@ class HttpResponse:
 
     @property
     def is_redirect(self) -> bool:
-        """Whether it names another page."""
         return 300 <= self.status < 400
 
     @property

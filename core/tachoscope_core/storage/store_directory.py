@@ -77,7 +77,6 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
             os.close(at)
 
     def rm_file(self, path: str) -> None:
-        """Remove a file."""
         folder, name = os.path.split(self._strip_protocol(path))
         at = self._folder(folder)
         try:
@@ -100,11 +99,9 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
                 os.close(at)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002  # fsspec's own; a folder that is there is right
-        """Make a folder and those above it."""
         os.close(self._folder(self._strip_protocol(path), make=True))
 
     def find(self, path: str, maxdepth: int | None = None, **more: Any) -> Any:
-        """Return all files below a folder."""
         return super().find(path, maxdepth=MAX_DEPTH if maxdepth is None else maxdepth, **more)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:

@@ -53,7 +53,6 @@ class BoardExpression:
 
     @property
     def where(self) -> str:
-        """The place, for messages."""
         return f"{self.kind} {self.name!r}"
 
 

@@ -180,7 +180,6 @@ def _target_counter_agg(board: Dashboard) -> Iterator[Finding]:
 
 
 def _bare_counters(expression: Expression) -> Iterator[str]:
-    """Yield counters that no rate is taken of."""
     inside = {
         id(call.arguments[0].operand)
         for call in promql.walk(expression)
@@ -214,7 +213,6 @@ def _targets(board: Dashboard, speaks: Callable[[DataSourceRef | str], bool]) ->
 
 
 def _invalid(expr: str) -> Iterator[str]:
-    """Yield what makes an expression invalid."""
     try:
         found = promql.parse(without_variables(expr))
     except TachoscopeError as error:

@@ -42,7 +42,6 @@ class HealthWatch:
 
     @property
     def counter(self) -> XidCounter:
-        """The errors, counted."""
         return self._counter
 
     def on_xid(self, uuid: str, pci_bus_id: str, xid: int, unix_seconds: float) -> None:

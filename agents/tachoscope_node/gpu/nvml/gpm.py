@@ -74,7 +74,6 @@ class Gpm:
         return self._values
 
     def close(self) -> None:
-        """Free the samples."""
         while self._samples:
             self._nvml.nvmlGpmSampleFree(self._samples.pop())
 

@@ -108,7 +108,6 @@ class _Join:
         self._names = self._pod_names()
 
     def workloads(self, reading: Reading) -> dict[_Workload, _Memory]:
-        """Return the workloads of a GPU, each with the memory of its processes."""
         gpu = reading.gpu
         found: dict[_Workload, _Memory] = defaultdict(list)
         for process in self._processes[gpu.labels]:

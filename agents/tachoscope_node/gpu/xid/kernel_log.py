@@ -200,7 +200,6 @@ class KernelLogCollector:
         return []
 
     def close(self) -> None:
-        """Let go of the log."""
         self._kernel_log.close()
 
     def _add_record(self, record: Record, now: float) -> None:

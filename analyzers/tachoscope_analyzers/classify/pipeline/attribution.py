@@ -52,7 +52,6 @@ class Pipeline:
         return (self.stages - 1) / (self.micro_batches + self.stages - 1)
 
     def columns(self, stage: int) -> Indices:
-        """Return the columns of a stage's ranks."""
         return np.flatnonzero(self.stage == stage)
 
 

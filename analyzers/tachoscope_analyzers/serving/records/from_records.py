@@ -245,7 +245,6 @@ class _Engines:
         return spread(np.maximum(end - seconds, self._edges[0]), end, amounts, self._edges)
 
     def number(self) -> int:
-        """Return how many there are at the same time."""
         covered = self._spread(lambda row: row.window_seconds) / np.diff(self._edges)
         return max(1, round(float(np.median(covered[covered > 0.0])))) if covered.any() else 1
 

@@ -102,7 +102,6 @@ def _by_step(view: TraceView, lost: npt.NDArray[np.float64], starts: Rows, ends:
 
 
 def _names(view: TraceView, lost: npt.NDArray[np.float64]) -> tuple[Evidence, ...]:
-    """Return the kernels that lose most."""
     codes, place = np.unique(view.trace.events["name"][view.work.row], return_inverse=True)
     if not len(codes) or not lost.any():
         return ()

@@ -50,7 +50,6 @@ class TraceView:
 
     @cached_property
     def steps(self) -> Steps:
-        """The steps of the trace."""
         return steps(self.trace, self.work)
 
     @cached_property

@@ -215,7 +215,6 @@ _HOST = ("host_operator", "host_other", "runtime_call")
 
 
 def _at_steps(view: TraceView, pieces: _Pieces) -> _Pieces:
-    """Cut the pieces where a step begins or ends."""
     steps = view.device_steps
     cuts = np.unique(np.concatenate([steps.start, steps.end]))
     first = np.searchsorted(cuts, pieces.start, side="right")

@@ -112,7 +112,6 @@ def _of_groups(groups: list[MatchedCollectives], strangers: list[tuple[str, tupl
 
 
 def _ranks(ranks: list[int], count: int = 0) -> str:
-    """Return ranks in words; `count` where there are more than are given."""
     count = count or len(ranks)
     listed = ", ".join(map(str, ranks[:_MOST_LISTED]))
     more = f" and {count - _MOST_LISTED} more" if count > _MOST_LISTED else ""

@@ -127,7 +127,6 @@ class _Joined:
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """Return the next piece, or as much of it as is asked for."""
         data = self._rest or next(self._pieces, b"")
         self._rest = data[size:]
         return data[:size]
