@@ -13,8 +13,8 @@ from tachoscope_alerts.compile import alertmanager, event_alerts, rules
 from tachoscope_alerts.compile import promtool_tests as promtests
 from tachoscope_alerts.compile import recordings as recorded_series
 from tachoscope_alerts.compile.event_alerts import EventAlert
-from tachoscope_alerts.compile.prometheus_rule import prometheus_rule
 from tachoscope_alerts.compile.recordings import GROUP, Recording
+from tachoscope_alerts.compile.rules import Group
 from tachoscope_alerts.compile.yaml_writer import to_yaml
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.policy import Policy
@@ -23,6 +23,8 @@ from tachoscope_alerts.spec.slo import Slo
 HEADER = "# Made by `tachoscope slo build`: change alerts/slos, alerts/events or alerts/policy.yaml, then `make generate`.\n"
 MANIFESTS = "kubernetes"
 """Folder of the PrometheusRule resources."""
+LABELS = {"app.kubernetes.io/name": "tachoscope", "app.kubernetes.io/component": "alerts"}
+"""Labels of each resource."""
 
 
 def write(made: Mapping[str, str], out: Path) -> list[Path]:
@@ -106,3 +108,18 @@ def _left_over(made: Mapping[str, str], out: Path) -> list[Path]:
 
 def _is_ours(path: Path) -> bool:
     return path.read_text().startswith(HEADER)
+
+
+def prometheus_rule(name: str, groups: Sequence[Group], labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the resource of one rule file.
+
+    Args:
+        name: of the file, of small letters, digits and hyphens. labels: more of them, which a Prometheus's `ruleSelector` asks for,
+            such as `release`.
+    """
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": f"tachoscope-{name}", "labels": LABELS | dict(labels or {})},
+        "spec": {"groups": list(groups)},
+    }

@@ -6,8 +6,9 @@ import pytest
 from rich.console import Console, Group
 
 from tachoscope_core.report.comparison import Comparison, Difference, LineageDifference
-from tachoscope_show.report import comparison_text, comparison_words
+from tachoscope_show.report import comparison_words
 from tachoscope_show.report.comparison_words import made_of, rows, verdict
+from tachoscope_show.report.text import comparison_parts
 from tachoscope_show.text.pages import rendered
 
 
@@ -69,7 +70,7 @@ def test_digests_are_short_and_what_is_not_known_is_a_dash() -> None:
 
 def test_the_terminal_and_the_page_say_all_of_it() -> None:
     text = io.StringIO()
-    Console(file=text, width=110).print(Group(*comparison_text.parts(comparison())))
+    Console(file=text, width=110).print(Group(*comparison_parts(comparison())))
     page = rendered("comparison.html", one=comparison(), words=comparison_words)
 
     for words in (

@@ -19,7 +19,6 @@ from typing import Any
 
 from tachoscope.patches import torch_checkpoints as checkpoint_patches
 from tachoscope.patches import torch_collectives as collective_patches
-from tachoscope.patches import torch_models
 from tachoscope.patches.wrap import Function, call_guarded, timed_as_phase, wrap
 from tachoscope.sampling import loader_workers
 from tachoscope.sampling.model_calls import ModelCalls
@@ -38,7 +37,7 @@ def install(probe: Probe, torch: ModuleType) -> None:
     _copies(probe, torch)
     if torch.distributed.is_available():
         if probe.integrity is not None:
-            torch_models.watch_models(lambda: probe.integrity, torch)
+            watch_models(lambda: probe.integrity, torch)
         _rendezvous(probe, torch)
         collective_patches.install(probe, torch)
 
@@ -256,3 +255,18 @@ def _copies(probe: Probe, torch: ModuleType) -> None:
 
     wrap(torch.Tensor, "to", lambda original: timed(original, names_a_device))
     wrap(torch.Tensor, "cuda", lambda original: timed(original, lambda *_: True))
+
+
+def watch_models(checks_of: Any, torch: Any) -> None:
+    """Have each `DistributedDataParallel` that is made from now on looked at, if `checks_of()` returns checks then."""
+
+    def init_of(original: Any) -> Any:
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            checks = checks_of()
+            if checks is not None:
+                checks.add(self)
+
+        return init
+
+    wrap(torch.nn.parallel.DistributedDataParallel, "__init__", init_of)

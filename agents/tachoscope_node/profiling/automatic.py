@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-from tachoscope_node.profiling.triggers import IDLE_SECONDS, idle, regression
+from itertools import pairwise
+from statistics import median
 
 LEAST_SECONDS = 6 * 3600.0
 """Between two such profiles of a job: a job that stays slow says the same again."""
 STEPS = 10
 _SAMPLE_SECONDS = 60.0
+SLOWER_RATIO = 1.2
+"""A step that takes a fifth longer than it used to."""
+LEAST_RECENT = 24
+"""So many of the last steps have to tell: a few slow ones are no regression."""
+IDLE_RATIO = 0.7
+IDLE_SECONDS = 900.0
+_MOST_GAP_SECONDS = 120.0
 _SAMPLES = int(2 * IDLE_SECONDS / _SAMPLE_SECONDS)
 
 
@@ -75,3 +82,37 @@ class Automatic:
         for gone in self._counted.keys() - self._now.keys():
             del self._counted[gone]
             self._activity.pop(gone, None)
+
+
+def regression(recent: Sequence[float], usual: float) -> str:
+    """Say why the last steps are a regression, or nothing.
+
+    Args:
+        recent: seconds of the last steps. usual: seconds that a step of the same attempt usually takes; 0: not known.
+    """
+    if len(recent) < LEAST_RECENT or usual <= 0.0:
+        return ""
+    now = median(recent)
+    if now < SLOWER_RATIO * usual:
+        return ""
+    return f"a step takes {now:.3g} s (median of the last {len(recent)}), {now / usual:.2f} times the usual {usual:.3g} s"
+
+
+def idle(activity: Sequence[tuple[float, float]]) -> str:
+    """Say why the GPUs of a job have too little to do, or nothing.
+
+    Args:
+        activity: times in seconds and the mean share of active multiprocessors since the one before, in order of time.
+    """
+    if not activity:
+        return ""
+    last = activity[-1][0]
+    within = [(at, share) for at, share in activity if at >= last - IDLE_SECONDS - _MOST_GAP_SECONDS]
+    if within[0][0] > last - IDLE_SECONDS:
+        return ""  # not known for so long
+    gaps = [after - before for (before, _), (after, _) in pairwise(within)]
+    shares = [share for at, share in within if at > last - IDLE_SECONDS]
+    if not shares or max(gaps, default=0.0) > _MOST_GAP_SECONDS or max(shares) >= IDLE_RATIO:
+        return ""
+    most = f"at most {max(shares):.0%} of the GPUs' multiprocessors were active"
+    return f"for {IDLE_SECONDS / 60:.0f} minutes {most}, below {IDLE_RATIO:.0%}"

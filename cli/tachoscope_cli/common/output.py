@@ -5,25 +5,34 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.segment import Segment
 
 from tachoscope_cli.common.options import print_notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_show.text.safe_console import SafeConsole
+from tachoscope_show.text.safe_text import safe
 from tachoscope_show.text.units import counted
 
 if TYPE_CHECKING:
     from tachoscope_core.report.report import Report
 
 _FILE_WIDTH = 110
+
+
+class SafeConsole(Console):
+    """Draws as rich does; only what rich itself says steers the terminal."""
+
+    def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(safe(segment.text), segment.style)
 
 
 def console() -> Console:

@@ -1,9 +1,10 @@
-"""The node agent of a fire drill: a process of its own that can be killed and started again, with a spool of its own."""
+"""The node agent and the watch of a fire drill: processes with a spool and a store of their own."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,14 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tachoscope_cli.drill.processes import end, free_port, wait_until
+from tachoscope_cli.drill.processes import end, free_port, running, wait_until
 from tachoscope_core.jobs.hang_rule import LEAST_SECONDS_VARIABLE
+from tachoscope_core.metrics.watch import WATCH_LAST_CYCLE
+from tachoscope_core.net.http_client import get
 from tachoscope_core.storage import spool
 
 TICK_SECONDS = 0.2
 HANG_SECONDS = 3.0
 """Without a step, in place of half a minute."""
-_START_SECONDS = 30.0
+EVERY_SECONDS, OVER_SECONDS = 1.0, 10.0
+"""Of the watch, in place of a minute, and of two."""
+_START_SECONDS, _WATCH_START_SECONDS = 30.0, 60.0
 _FOREIGN = ("TACHOSCOPE_", "TORCHELASTIC_", "SLURM_")
 
 
@@ -84,3 +89,24 @@ def agent(folder: Path) -> Iterator[Agent]:
         yield one
     finally:
         one.stop()
+
+
+@contextmanager
+def watch(agent: Agent) -> Iterator[str]:
+    """Run a watch of an agent's store for the length of the block; yield where it serves its metrics, `host:port`.
+
+    Raises:
+        TachoscopeError: it does not start; the message ends with its last words.
+    """
+    port, log = free_port(), agent.folder / "watch.log"
+    target = f"127.0.0.1:{port}"
+    how = ["--every", f"{EVERY_SECONDS:g}", "--over", f"{OVER_SECONDS:g}", "--workers", "1", "--port", str(port)]
+    command = [sys.executable, "-m", "tachoscope_cli.main", "watch", "--store", str(agent.store), *how]
+
+    def ended_a_cycle() -> bool | None:
+        page = get(f"http://{target}/metrics", seconds=10.0)
+        return True if re.search(rf"^{WATCH_LAST_CYCLE.name} ".encode(), page, re.MULTILINE) else None
+
+    with running(command, log, agent.environment()) as process:
+        wait_until(ended_a_cycle, _WATCH_START_SECONDS, "the watch has looked once", {"the watch": log}, process)
+        yield target

@@ -24,12 +24,11 @@ from tachoscope_cli.drill import phases as drill_course
 from tachoscope_cli.drill import prometheus_alertmanager as drill_servers
 from tachoscope_cli.drill import runbooks as drill_runbooks
 from tachoscope_cli.drill import workloads as drill_workloads
-from tachoscope_cli.drill.agent import HANG_SECONDS, Agent, agent
+from tachoscope_cli.drill.agent import HANG_SECONDS, Agent, agent, watch
 from tachoscope_cli.drill.checks import Check
 from tachoscope_cli.drill.phases import AGENT_JOB, WATCH_JOB, DrillPhases
 from tachoscope_cli.drill.processes import program
 from tachoscope_cli.drill.walk import Expected, RunbookStep, Walk
-from tachoscope_cli.drill.watch import watch
 from tachoscope_cli.drill.webhook_receiver import Receiver
 from tachoscope_cli.drill.workloads import DrillFault
 

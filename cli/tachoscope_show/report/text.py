@@ -9,10 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tachoscope_core.report.comparison import Comparison
 from tachoscope_core.report.report import Evidence, Finding, QualityNote, Report, Source, speedup_text
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.life import text as life_text
-from tachoscope_show.report import comparison_text, earlier_words, lineage_words, trend_words, verdict_words
+from tachoscope_show.report import comparison_words, earlier_words, lineage_words, trend_words, verdict_words
 from tachoscope_show.report.change_rows import rows
 from tachoscope_show.report.finding_words import (
     culprits_text,
@@ -36,6 +37,13 @@ from tachoscope_show.text.units import counted, percent, seconds
 
 _SEVERITY_STYLE = {"critical": "bold white on red", "warning": "bold black on yellow", "info": "bold black on green"}
 _EARLIER_STYLE = {"critical": "red", "warning": "yellow"}
+_VERDICT_STYLE = {
+    "slower": "bold red",
+    "faster": "bold green",
+    "alike": "bold green",
+    "unclear": "yellow",
+    "not_comparable": "yellow",
+}
 _QUALITY_STYLE = {"bad": "bold red", "limited": "yellow", "note": "dim"}
 
 
@@ -89,7 +97,7 @@ def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
     if report.serving:
         yield from serving_text.parts(report, report.serving, console)
     if report.comparison:
-        yield Group(*comparison_text.parts(report.comparison))
+        yield Group(*comparison_parts(report.comparison))
     if report.earlier:
         yield _earlier(report)
     if over_run := trend_words.lines(report):
@@ -225,3 +233,21 @@ def _not_measured(report: Report) -> str:
     names = [slug for slug in BY_SLUG if slug in slugs and BY_SLUG[slug].family not in whole]
     names += [f"all of {family}" for family in sorted(whole)]
     return f"not measured, so neither found nor ruled out: {', '.join(names)} (--format json says what is missing)"
+
+
+def comparison_parts(one: Comparison) -> Iterator[RenderableType]:
+    """Yield the verdict of a comparison, its rows, and what else differs."""
+    yield Text(comparison_words.title(one), style="bold")
+    yield Text(comparison_words.verdict(one), style=_VERDICT_STYLE[one.verdict])
+    table = Table(*comparison_words.TITLES, box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+        column.no_wrap = True
+    for row in comparison_words.rows(one):
+        style = "" if row.certain else "dim"
+        table.add_row(row.name, row.baseline, row.now, row.difference, row.interval, style=style)
+    yield table
+    for name, before, now in comparison_words.made_of(one):
+        yield Padding(Text(f"made of: {name} {before} → {now}"), (0, 0, 0, 1))
+    for note in one.notes:
+        yield Padding(Text(f"note: {note}"), (0, 0, 0, 1))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sample_slos import PLACES, SAMPLES
-from tachoscope_alerts.compile.prometheus_rule import LABELS, prometheus_rule
+from tachoscope_alerts.build import LABELS, prometheus_rule
 from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import Slo

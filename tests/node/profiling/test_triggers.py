@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tachoscope_node.profiling.automatic import LEAST_SECONDS, Automatic, Measured
-from tachoscope_node.profiling.triggers import LEAST_RECENT, idle, regression
+from tachoscope_node.profiling.automatic import LEAST_RECENT, LEAST_SECONDS, Automatic, Measured, idle, regression
 
 
 def noisy(seconds: float, count: int = 32) -> list[float]:

@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 from tachoscope_core.metrics.gpu import GPU_NVLINKS, GPU_PROCESSES, GPU_TEMPERATURE, GPU_TEMPERATURE_MARGIN
 from tachoscope_node.gpu.nvml.batched_query import QueryResult, query_gpu
 from tachoscope_node.gpu.nvml.conversions import link_states, margins
-from tachoscope_node.gpu.nvml.driver import UNSUPPORTED, raise_if_down
+from tachoscope_node.gpu.nvml.driver import UNSUPPORTED, code_of, raise_if_down
 from tachoscope_node.gpu.nvml.gpm import Gpm, Request
 from tachoscope_node.gpu.nvml.mig import Instance, instances
-from tachoscope_node.gpu.nvml.processes import Processes
 from tachoscope_node.gpu.nvml.query_plan import UNSURE_SECONDS, Plan, link_activity, make_plan
 from tachoscope_node.gpu.nvml.sources import ValueSource
 from tachoscope_node.gpu.reading import Gpu, GpuProcess, Reading
@@ -22,6 +21,11 @@ from tachoscope_service.metrics.family import Labels
 SLOW_SECONDS = 15.0
 Values = dict[str, dict[Labels, float]]
 _T = TypeVar("_T")
+FUNCTIONS = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
+"""Drivers of the 535 branch filled _v3 with longer entries than nvidia-ml-py reads (github.com/XuehaiPan/nvitop/pull/79); _v2
+never changed. Drivers before CUDA 11.6 have _v2 only."""
+_MOST_PID = 1 << 22
+"""PID_MAX_LIMIT of the kernel, include/linux/threads.h."""
 
 
 @dataclass(slots=True)
@@ -167,3 +171,30 @@ class Reader:
 def _put(values: Values, answers: Iterable[tuple[ValueSource, float]]) -> None:
     for source, value in answers:
         values.setdefault(source.metric, {})[source.labels] = value
+
+
+class Processes:
+    """The processes of one GPU or MIG instance, by the first function that gives a list that can be true."""
+
+    def __init__(self) -> None:
+        self._functions = list(FUNCTIONS)
+
+    def read(self, nvml: Any, handle: Any) -> tuple[GpuProcess, ...] | None:
+        """Return the processes, None where the driver does not tell. Raises NVMLError for a GPU or driver that does not work."""
+        while self._functions:
+            try:
+                found = getattr(nvml, self._functions[0])(handle)
+            except nvml.NVMLError as error:
+                if code_of(error) not in UNSUPPORTED:
+                    raise
+            else:
+                processes = tuple(GpuProcess(entry.pid, entry.usedGpuMemory) for entry in found)
+                if can_be_true(processes):
+                    return processes
+            self._functions.pop(0)
+        return None
+
+
+def can_be_true(processes: Iterable[GpuProcess]) -> bool:
+    """Return whether these can be processes: a list read with the wrong size of its entries has pids that no process has."""
+    return all(0 < process.pid <= _MOST_PID for process in processes)

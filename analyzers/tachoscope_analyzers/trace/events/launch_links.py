@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.trace.events.impossible_durations import ends_in_order
 from tachoscope_analyzers.trace.events.merged_files import devices_apart, own_callers
 from tachoscope_analyzers.trace.events.nesting import parents
 from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
+from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_analyzers.trace.reading.trace import Trace
 
 Rows = npt.NDArray[np.int64]
@@ -23,7 +23,7 @@ class DeviceWork:
 
     Attributes:
         row: number of the event. place: its number in `Trace.device`, -1 for writers without that table. kind: `Kind`.
-        start, end: ns, an end that cannot be (`impossible_durations`) cut. device, stream: as the trace numbers them;
+        start, end: ns, impossible ends are cut, see `ends_in_order`. device, stream: as the trace numbers them;
             where a file was merged from several ranks, devices that share a number get numbers of their own.
         launch: row of the host call that launched it, -1 where the trace has none. One call launches a whole CUDA graph.
     """
@@ -109,3 +109,28 @@ def enclosing_operators(trace: Trace) -> Rows:
     while (nested := (found >= 0) & is_call[np.maximum(found, 0)]).any():  # a driver call stands within a runtime call
         found[nested] = found[found[nested]]
     return found
+
+
+def ends_in_order(device: Rows, stream: Rows, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
+    """Return the ends of device events; one that outlasts any later event of its stream is cut to the next one's start, shape (D,).
+
+    Profilers of AMD's devices write such durations, also several in a row (https://github.com/AMD-AGI/TraceLens/issues/669), which
+    would make a device look busy for hours. An event that only reaches into the next one stays as it is: kernels with programmatic
+    dependent launch do that. The events must be sorted by device, stream and start; those of stream -1 have no order.
+    """
+    result = end.copy()
+    changes = np.flatnonzero((device[1:] != device[:-1]) | (stream[1:] != stream[:-1])) + 1
+    for first, last in zip([0, *changes.tolist()], [*changes.tolist(), len(start)], strict=True):
+        if last - first > 1 and stream[first] >= 0:
+            result[first:last] = _of_one_stream(start[first:last], end[first:last])
+    return result
+
+
+def _of_one_stream(start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
+    if (end[:-1] <= start[1:]).all():
+        return end
+    later = np.searchsorted(start, start, side="right")  # the next event that starts later than this one
+    followed = later < len(start)
+    later = np.minimum(later, len(start) - 1)
+    earliest = np.minimum.accumulate(end[::-1])[::-1]  # end of this and all after it
+    return np.where(followed & (end > earliest[later]), start[later], end)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace.events.impossible_durations import ends_in_order
+from tachoscope_analyzers.trace.events.launch_links import ends_in_order
 
 
 def cut(events: list[tuple[int, int, int, int]]) -> list[int]:

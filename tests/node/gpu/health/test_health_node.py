@@ -3,7 +3,7 @@
 import pytest
 
 from tachoscope_core.metrics.gpu import ACTIONS
-from tachoscope_node.gpu.health.node import judge_node
+from tachoscope_node.gpu.health.verdicts import judge_node
 from tachoscope_node.gpu.reading import DRIVERS
 
 

@@ -10,7 +10,7 @@ import pytest
 from nvml_script import Clock, collector
 
 from fake_nvml import Driver
-from tachoscope_node.gpu.nvml.processes import can_be_true
+from tachoscope_node.gpu.nvml.device_reader import can_be_true
 from tachoscope_node.gpu.reading import GpuProcess
 
 THREE = {4001: 1 << 30, 4002: 2 << 30, 4003: 3 << 30}
