@@ -118,7 +118,7 @@ def phase(name: Phase) -> Iterator[None]:
         ValueError: no phase of that name; the message lists them.
     """
     if name not in PHASES:
-        raise ValueError(f"no phase {name!r}; there are {', '.join(PHASES)}")
+        raise ValueError(f"unknown phase {name!r}; valid phases: {', '.join(PHASES)}")
     entered = False
     with QUIETLY:
         from tachoscope import start as auto

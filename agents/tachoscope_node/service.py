@@ -126,7 +126,7 @@ class Service:
             self._keep_spool()
             return self.agent.tick()
         except Exception as error:
-            self._log.warning("tick", f"a fault of the agent in its tick: {type(error).__name__}: {error}")
+            self._log.warning("tick", f"internal error in the agent's tick: {type(error).__name__}: {error}")
             return False
 
     def _keep_spool(self) -> None:
@@ -154,7 +154,7 @@ class Service:
                 self.agent.ship()
             except Exception as error:
                 self.agent.errors["store"] += 1
-                self._log.warning("ship", f"a fault of the agent in shipping: {type(error).__name__}: {error}")
+                self._log.warning("ship", f"internal error while shipping: {type(error).__name__}: {error}")
 
     def _end(self, shipper: threading.Thread) -> bool:
         deadline = time.monotonic() + self.agent.config.stop_seconds
@@ -200,7 +200,7 @@ class Service:
         except TachoscopeError as error:
             self._web_files = self._web_files.as_now()  # said once, not every ten seconds
             self._reloaded = False
-            self._log.warning(None, f"not reloaded, the agent goes on as before: {error}")
+            self._log.warning(None, f"configuration not reloaded, the previous one stays in effect: {error}")
             return
         self.web.reload(web)
         self._web_files = WatchedFiles(web.files if web is not None else ())

@@ -175,7 +175,7 @@ def _expression(node: library.Expr) -> Expression:
         case library.BinaryExpr():
             return _binary(node)
         case _:
-            raise ValueError(f"{type(node).__name__} is not known here")
+            raise ValueError(f"{type(node).__name__} is not supported")
 
 
 def _series(node: library.VectorSelector) -> Series:

@@ -74,7 +74,7 @@ class Value:
             place = Value(node, self.path, f"{self.key}.{key.value}" if self.key else str(key.value))
             at_key = Value(key, self.path, place.key)
             if key.value in seen:
-                raise at_key.error("stands there twice", "leave one of the two")
+                raise at_key.error("is defined twice", "remove one of the two")
             if known is not None and key.value not in known:
                 raise at_key.error("is an unknown key", known_instead(key.value, known))
             seen.add(key.value)
@@ -221,7 +221,7 @@ def read_plain(path: Path, *, secret: bool = False) -> PlainDocument:
         return PlainDocument(path, None, {})
     if twice := _key_that_stands_twice(found[0].node):
         what = "a key" if secret else f"the key {quoted(twice)}"
-        raise TachoscopeError(f"{path}:{twice.start_mark.line + 1}: {what} stands there twice", fix="leave one of the two")
+        raise TachoscopeError(f"{path}:{twice.start_mark.line + 1}: {what} is defined twice", fix="remove one of the two")
     try:
         data = yaml.constructor.SafeConstructor().construct_document(found[0].node)
     except (yaml.YAMLError, ValueError, OverflowError) as error:

@@ -41,7 +41,7 @@ def contents(boards: Sequence[Json], *, configmaps: bool = False, v2: bool = Fal
         name = board_name(board["uid"])
         text = written(board)
         if len(text.encode()) > MOST_BYTES:
-            raise TachoscopeError(f"the board {name} has more than 1 MiB, which no ConfigMap holds", fix="make two of it")
+            raise TachoscopeError(f"the board {name} has more than 1 MiB, the limit of a ConfigMap", fix="make two of it")
         found[f"{name}.json"] = text
         if configmaps:
             found[f"{CONFIGMAPS}/{name}.yaml"] = HEADER + to_yaml(config_map(name, text))

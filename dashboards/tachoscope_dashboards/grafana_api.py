@@ -48,7 +48,7 @@ class Grafana:
         """
         self.url = _checked(url, insecure=insecure)
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise TachoscopeError("the token is empty, or holds what no token has", fix="one line, as Grafana showed it")
+            raise TachoscopeError("the token is empty, or has invalid characters", fix="one line, as Grafana showed it")
         self._token = token
 
     def request(self, path: str, body: dict[str, Any] | None = None, *, method: str = "") -> GrafanaResponse:
@@ -65,7 +65,7 @@ class Grafana:
                 url, seconds=ANSWER_SECONDS, most_bytes=MOST_BYTES, method=method, body=data, headers=headers, proxies=True
             )
         except HttpError as error:
-            raise TachoscopeError(f"could not ask the Grafana {self.url}: {self._without_token(str(error))}") from None
+            raise TachoscopeError(f"could not reach Grafana at {self.url}: {self._without_token(str(error))}") from None
         self._refuse_redirect(answer.status, answer.headers.get("Location", ""))
         return self._understood(path, answer.status, answer.content)
 
@@ -74,11 +74,11 @@ class Grafana:
             found = GrafanaResponse(status, json.loads(self._without_token(content.decode())))
         except ValueError:
             raise TachoscopeError(
-                f"{self.url}{path} does not answer as a Grafana does (status {status})",
+                f"{self.url}{path} is not a Grafana server (status {status})",
                 fix="name its address without a page's path",
             ) from None
         if status == http.HTTPStatus.UNAUTHORIZED:
-            raise TachoscopeError(f"{self.url} refuses the token, and says {found.text!r}", fix="make one of a service account")
+            raise TachoscopeError(f"{self.url} rejects the token: {found.text!r}", fix="make one of a service account")
         if status == http.HTTPStatus.FORBIDDEN:
             what = f"the token may not do this, and Grafana says {found.text!r}"
             raise TachoscopeError(f"{self.url}{path}: {what}", fix="give its service account the role Editor")
@@ -89,7 +89,7 @@ class Grafana:
     def _refuse_redirect(self, status: int, where: str) -> None:
         if http.HTTPStatus.MULTIPLE_CHOICES <= status < http.HTTPStatus.BAD_REQUEST:
             place = self._without_token(where)[:_MOST_WORDS]
-            raise TachoscopeError(f"{self.url} sends to {place}, and the token is not sent there", fix="name the address itself")
+            raise TachoscopeError(f"{self.url} redirects to {place}, where the token is not sent", fix="name the address itself")
 
     def _without_token(self, text: str) -> str:
         return text.replace(self._token, "<token>")
@@ -107,5 +107,5 @@ def _checked(url: str, *, insecure: bool) -> str:
         raise TachoscopeError(f"{url!r} is not an http:// or https:// address of a Grafana", fix="write https://host")
     if parts.scheme == "http" and not insecure and not is_loopback(parts.hostname or ""):
         fix = "use https://, or --insecure if the network between is yours"
-        raise TachoscopeError(f"{url} is plain http to another machine, and who listens would have the token", fix=fix)
+        raise TachoscopeError(f"{url} is plain http to another machine: the token would be sent unencrypted", fix=fix)
     return url.rstrip("/")

@@ -123,4 +123,4 @@ def test_where_nobody_answers_is_said() -> None:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
 
-        assert "could not ask the Grafana" in refused(url)
+        assert "could not reach Grafana at" in refused(url)

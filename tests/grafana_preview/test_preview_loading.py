@@ -35,7 +35,7 @@ def test_what_is_no_board_is_told_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "z.json").write_text('{"title": "Z", "panels": []}')
     (tmp_path / "empty").mkdir()
     for name, said in (
-        (str(tmp_path / "x.json"), r"x\.json is not a dashboard of Grafana's: it has no panels"),
+        (str(tmp_path / "x.json"), r"x\.json is not a Grafana dashboard: it has no panels"),
         (str(tmp_path / "y.json"), r"y\.json is not JSON"),
         (str(tmp_path / "z.json"), r"z\.json is not a board: it has no uid"),
         (str(tmp_path / "empty"), "holds no"),
@@ -48,7 +48,7 @@ def test_what_is_no_board_is_told_with_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ({"targets": "x"}, r"own\.json is not a dashboard of Grafana's: Expected `array`"),
+        ({"targets": "x"}, r"own\.json is not a Grafana dashboard: Expected `array`"),
         ({"gridPos": None}, r"own\.json: the panel 'Agents up' has no gridPos"),
     ],
 )

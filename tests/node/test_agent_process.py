@@ -183,7 +183,7 @@ def test_two_agents_never_serve_one_spool(tmp_path: Path) -> None:
         second = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     assert second.returncode == 2
-    assert "another agent serves the spool" in second.stderr
+    assert "another agent uses the spool" in second.stderr
     assert str(agent.process.pid) in second.stderr  # type: ignore[union-attr]
 
 
@@ -195,7 +195,7 @@ def test_two_agents_never_share_a_state_directory_and_an_agent_that_was_killed_l
         command = [str(BIN / "tachoscope"), "agent", "--config", str(second.config)]
         refused = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert refused.returncode == 2
-        assert f"another agent has the state directory {tmp_path / 'state'}, process {agent.process.pid}" in refused.stderr  # type: ignore[union-attr]
+        assert f"another agent uses the state directory {tmp_path / 'state'}, process {agent.process.pid}" in refused.stderr  # type: ignore[union-attr]
         assert spool.live_agent(other / "spool") is None
         agent.kill()
         second.start()

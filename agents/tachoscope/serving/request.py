@@ -145,7 +145,7 @@ class Request:
             ValueError: no such outcome; the message lists them.
         """
         if outcome not in OUTCOMES:
-            raise ValueError(f"no outcome {outcome!r}; there are {', '.join(OUTCOMES)}")
+            raise ValueError(f"unknown outcome {outcome!r}; valid outcomes: {', '.join(OUTCOMES)}")
         now = self._clock()
         with self._lock:
             if self.ended_ns:
@@ -259,7 +259,7 @@ def _index(state: str) -> int:
     try:
         return _INDEX[state]
     except KeyError:
-        raise ValueError(f"no state {state!r} of a request; there are {', '.join(STATES)}") from None
+        raise ValueError(f"unknown request state {state!r}; valid states: {', '.join(STATES)}") from None
 
 
 def _without_zeros(counts: list[int]) -> list[int]:

@@ -200,7 +200,7 @@ def service(name: str, *, model: str = "", version: str = "", role: Role = "serv
     except TachoscopeError as error:
         raise ValueError(f"service {error}") from None
     if role not in ROLES:
-        raise ValueError(f"no role {role!r}; there are {', '.join(ROLES)}")
+        raise ValueError(f"unknown role {role!r}; valid roles: {', '.join(ROLES)}")
     return SERVICES.get(name, model=model, version=version, role=role)
 
 

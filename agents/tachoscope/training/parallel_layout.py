@@ -56,7 +56,7 @@ def parsed(text: str) -> dict[str, int]:
 def _checked(layout: Mapping[str, int]) -> dict[str, int]:
     for name, size in layout.items():
         if name not in DIMENSIONS:
-            raise ValueError(f"no parallel dimension {name!r}; there are {', '.join(DIMENSIONS)}")
+            raise ValueError(f"unknown parallel dimension {name!r}; valid dimensions: {', '.join(DIMENSIONS)}")
         if not isinstance(size, int) or size < 1:
             raise ValueError(f"{name}={size!r} is not a size")
     return dict(layout)

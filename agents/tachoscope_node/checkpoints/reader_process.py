@@ -96,7 +96,7 @@ def _opener(roots: list[str]) -> Callable[[str], FileIO]:
         place = os.readlink(f"/proc/self/fd/{file.fileno()}")
         if real_roots and not any(os.path.commonpath((root, place)) == root for root in real_roots):
             file.close()
-            raise OSError(errno.EACCES, "it is in none of checkpoints.roots", path)
+            raise OSError(errno.EACCES, "it is outside of checkpoints.roots", path)
         return file
 
     return open_below

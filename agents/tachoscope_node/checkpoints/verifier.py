@@ -94,7 +94,7 @@ class Verifier:
                 if self.step():
                     continue
             except Exception as error:
-                self._log.warning("verify", f"a fault of the agent in verifying checkpoints: {type(error).__name__}: {error}")
+                self._log.warning("verify", f"internal error while verifying checkpoints: {type(error).__name__}: {error}")
             self._stop.wait(_LOOK_SECONDS)
 
     def step(self) -> bool:
@@ -157,7 +157,7 @@ class Verifier:
         try:
             self.queue.save()
         except OSError as error:
-            self._log.warning("checkpoints", f"could not keep what is known of checkpoints: {error.strerror}")
+            self._log.warning("checkpoints", f"could not save the state of checkpoint verification: {error.strerror}")
 
     def families(self, live_jobs: Collection[str]) -> list[Family]:
         return self.queue.families(live_jobs)

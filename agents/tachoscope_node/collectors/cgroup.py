@@ -87,7 +87,7 @@ class CgroupCollector:
                 throttled.append((labels, found.throttled_periods))
                 periods.append((labels, found.periods))
         if not read_already:
-            raise NoDataError("the processes of all ranks have gone")
+            raise NoDataError("the processes of all ranks have ended")
         if not periods:
             self._check_seen(ranks.values())
             raise NoDataError("no rank is under a CPU quota")

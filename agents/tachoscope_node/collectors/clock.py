@@ -79,7 +79,7 @@ class ClockCollector:
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.ENOSYS):
                 raise
-            raise NotSupportedError(f"the sandbox of this container forbids it: {error}") from error
+            raise NotSupportedError(f"not permitted in this container's sandbox: {error}") from error
         per_second = 1e9 if clock.status & _STA_NANO else 1e6
         return [
             Family(CLOCK_ERROR, [((), clock.max_error / 1e6)]),

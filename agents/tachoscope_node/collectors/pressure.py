@@ -36,7 +36,7 @@ class PressureCollector:
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EOPNOTSUPP):
                 raise
-            raise NotSupportedError(f"the kernel keeps no pressure: {self._root} (boot it with psi=1)") from error
+            raise NotSupportedError(f"the kernel does not record pressure: {self._root} (boot it with psi=1)") from error
         return [Family(PRESSURE_SECONDS, points)]
 
 

@@ -51,7 +51,7 @@ class RasCollector:
         """Return what the last answer says.
 
         Raises:
-            NoDataError: nobody is to be asked now, or nobody listens. NotSupportedError: NCCL's version is not safe to ask.
+            NoDataError: nobody is to be asked now, or nobody listens. NotSupportedError: NCCL's version is not safe to query.
             PartialError: it does not answer as it should.
         """
         if reason := self._wait_for():
@@ -61,7 +61,7 @@ class RasCollector:
             self._go_on(self._clock())
         except NobodyError:
             self._forget()
-            raise NoDataError(f"nobody answers at {self._where}: no job with NCCL, or NCCL_RAS_ENABLE=0") from None
+            raise NoDataError(f"no answer at {self._where}: no job with NCCL is running, or NCCL_RAS_ENABLE=0") from None
         except UnsafeError as error:
             self._forget()
             raise NotSupportedError(f"{self._where}: {error}") from None
@@ -99,9 +99,9 @@ class RasCollector:
         try:
             report = read(answer)
         except ValueError as error:
-            raise RasError(f"its answer is none: {error}") from None
+            raise RasError(f"invalid answer: {error}") from None
         if not is_safe(report.nccl_version):
-            raise UnsafeError(f"NCCL {report.nccl_version[:32]} is not safe to ask")
+            raise UnsafeError(f"NCCL {report.nccl_version[:32]} is not safe to query")
         self._fault, self._known = "", self._known or Communicators(self._hung_polls)
         for sentence in self._known.add_report(report):
             self._log(f"collector nccl_ras: {sentence}")

@@ -77,7 +77,7 @@ class Question:
                 return self._end()
             self._got += part
             if len(self._got) > MOST_BYTES:
-                raise RasError(f"its answer is longer than {MOST_BYTES} bytes: the job is too large to be asked about")
+                raise RasError(f"its answer is longer than {MOST_BYTES} bytes: the job is too large to query")
             if not self._asked and self._got.count(b"\n") >= _PRELUDE_LINES:
                 self._agree()
                 self._send()
@@ -93,10 +93,10 @@ class Question:
     def _agree(self) -> None:
         protocol, timeout, form, rest = bytes(self._got).split(b"\n", _PRELUDE_LINES)
         if not protocol.startswith(b"SERVER PROTOCOL "):
-            raise RasError(f"what listens there is no RAS of NCCL: {protocol[:80].decode(errors='replace')!r}")
+            raise RasError(f"not an NCCL RAS server: {protocol[:80].decode(errors='replace')!r}")
         if form.startswith(b"ERROR"):
             raise UnsafeError(
-                "the server knows no JSON, so that NCCL is older than 2.28.7: it was not asked, since some older ones crash"
+                "the server does not support JSON (NCCL before 2.28.7): not queried, since some of these versions crash"
             )
         if timeout != b"OK" or form != b"OK":
             raise RasError(f"it answers {(timeout + b' ' + form)[:80].decode(errors='replace')!r}")

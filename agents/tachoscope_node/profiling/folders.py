@@ -31,7 +31,7 @@ def make_root(root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         found = root.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise TachoscopeError(f"{root} is not a directory of the agent's own", fix="name another with profiles.directory")
+            raise TachoscopeError(f"{root} is not owned by the agent", fix="name another with profiles.directory")
         root.chmod(0o711)
     except OSError as error:
         raise TachoscopeError(f"could not make {root}: {error.strerror}", fix="name another with profiles.directory") from None
@@ -96,7 +96,7 @@ def _opened(at: int, name: str, uid: int, most_bytes: int) -> int | None:
     found, keep = os.fstat(descriptor), False
     try:
         if not stat.S_ISREG(found.st_mode) or found.st_uid != uid or found.st_nlink != 1:
-            raise TachoscopeError(f"{name} is not a file of user {uid} alone")
+            raise TachoscopeError(f"{name} is not a private file of user {uid}")
         if found.st_size > most_bytes:
             raise TachoscopeError(f"{name} has {found.st_size} bytes, more than profiles.trace_bytes allows")
         keep = _ends(descriptor, found.st_size)

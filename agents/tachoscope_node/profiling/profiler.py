@@ -113,7 +113,7 @@ class Profiler:
             try:
                 self.step()
             except Exception as error:
-                self._log.warning("profiles", f"a fault of the agent in profiling: {type(error).__name__}: {error}")
+                self._log.warning("profiles", f"internal error while profiling: {type(error).__name__}: {error}")
             self._stop.wait(_STEP_SECONDS)
 
     # --- each second ------------------------------------------------------------------------------------------------------

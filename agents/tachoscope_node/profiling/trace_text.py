@@ -73,7 +73,7 @@ def write_tagged(descriptor: int, target: Path, *, rank: int, world_size: int, a
     head = os.pread(descriptor, _HEAD_BYTES, 0)
     begin = head.find(b"{")
     if begin < 0 or head[:begin].strip() or head[begin + 1 :].lstrip()[:1] != b'"':
-        raise TachoscopeError("what was written is not a trace: it begins with no object")
+        raise TachoscopeError("not a trace: it does not begin with an object")
     keys: dict[str, Any] = {"tachoscope": about}
     if b'"distributedInfo"' not in head:
         keys["distributedInfo"] = {"rank": rank, "world_size": world_size}

@@ -16,7 +16,7 @@ def take_spool(root: Path) -> int:
     """Make the spool if need be and take its lock; return the lock's descriptor.
 
     Raises:
-        TachoscopeError: another agent serves the spool, or it cannot be opened.
+        TachoscopeError: another agent uses the spool, or it cannot be opened.
     """
     try:
         if os.geteuid() == 0:
@@ -27,7 +27,7 @@ def take_spool(root: Path) -> int:
         raise TachoscopeError(f"could not open the spool {root}: {error.strerror}", fix="choose another with spool:") from None
     if lock is None:
         fix = "stop it, or choose another with spool:"
-        raise TachoscopeError(f"another agent serves the spool {root}{_holder(root)}", fix=fix)
+        raise TachoscopeError(f"another agent uses the spool {root}{_holder(root)}", fix=fix)
     return lock
 
 
@@ -61,7 +61,7 @@ def take_state(directory: Path) -> int:
     except OSError as error:
         raise TachoscopeError(f"could not open the state directory {directory}: {error.strerror}", fix=fix) from None
     if lock is None:
-        raise TachoscopeError(f"another agent has the state directory {directory}{_holder(directory)}", fix=f"stop it, or {fix}")
+        raise TachoscopeError(f"another agent uses the state directory {directory}{_holder(directory)}", fix=f"stop it, or {fix}")
     return lock
 
 

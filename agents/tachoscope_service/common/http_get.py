@@ -23,7 +23,7 @@ def get(url: str, *, seconds: float, most_bytes: int, headers: Mapping[str, str]
     if (encoding := answer.headers.get("Content-Encoding", "identity")) != "identity":
         raise HttpError(f"it sends {encoding[:20]!r}, which was not asked for")
     if answer.content and not answer.content.endswith(b"\n"):
-        raise HttpError(f"it broke off after {len(answer.content)} bytes")
+        raise HttpError(f"the connection was closed after {len(answer.content)} bytes")
     return answer.content
 
 

@@ -101,7 +101,7 @@ def load(path: Path | str) -> WebConfig:
         count = "1 fault" if len(reader.faults) == 1 else f"{len(reader.faults)} faults"
         raise TachoscopeError("\n  ".join([f"the web configuration {file} has {count}:", *reader.faults]))
     if config.users and config.cert_file is None:
-        _log.warning("%s: passwords travel in the clear: basic_auth_users without tls_server_config", file)
+        _log.warning("%s: passwords are sent unencrypted: basic_auth_users without tls_server_config", file)
     return config
 
 
@@ -181,7 +181,7 @@ def _agree(reader: Reader, section: Mapping[str, Any], read: Mapping[str, Any]) 
         reader.fault(f"{name}.client_auth_type", f"{policy} has no CA to verify with", "name one as client_ca_file")
     if policy == "NoClientCert" and has_ca:
         fix = "set client_auth_type: RequireAndVerifyClientCert, or remove the CA"
-        reader.fault(f"{name}.client_ca_file", "is set, but client_auth_type NoClientCert asks nobody for a certificate", fix)
+        reader.fault(f"{name}.client_ca_file", "is set, but client_auth_type NoClientCert requests no certificate", fix)
     if "client_ca" in section and "client_ca_file" in section:
         reader.fault(f"{name}.client_ca", "and client_ca_file are both set", "keep one of them")
     if read["client_allowed_sans"] and policy != "RequireAndVerifyClientCert":

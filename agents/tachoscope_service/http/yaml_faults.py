@@ -89,7 +89,7 @@ class Reader:
     def warn_if_open(self, key: str, target: Path) -> None:
         """Log that everybody may read a secret. Not a fault: Kubernetes mounts secrets like that unless told otherwise."""
         if target.stat().st_mode & stat.S_IROTH:
-            _log.warning("%s: %s %s can be read by everybody on this machine: chmod o-r", self.file, key, target)
+            _log.warning("%s: %s %s is readable by all users: chmod o-r", self.file, key, target)
 
 
 def mask(value: object) -> str:

@@ -91,7 +91,7 @@ def refuse_orphans(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: Sh
         other = missing.get(event.slo)
         if other is not None:
             raise TachoscopeError(
-                f"{event.path}:{event.line}: {event.alert} stands beside the objective {other.name}, which is not given",
+                f"{event.path}:{event.line}: {event.alert} belongs to the objective {other.name}, which is not given",
                 fix=f"add --slos {Path(other.path).parent}, or leave --events out",
             )
 

@@ -235,7 +235,7 @@ class _Flow:
         """Note labels that one of the sides never has."""
         for label in labels:
             if any(side is not None and label not in side for side in sides):
-                self.fault(f"{where}: nothing there has the label {label}", "take a label that the series below have")
+                self.fault(f"{where}: no series has the label {label}", "use a label that the series below have")
 
     def check_counter(self, call: Call) -> None:
         """Note a rate of what is not a counter."""

@@ -90,7 +90,7 @@ class Timing:
         """
         if not 1.0 <= interval <= LONGEST_INTERVAL_SECONDS:
             limits = f"from 1s to {duration(LONGEST_INTERVAL_SECONDS)}"
-            raise ValueError(f"interval is {duration(interval)}, not {limits}: what was recorded is seen for 5m")
+            raise ValueError(f"interval is {duration(interval)}, not {limits}: recorded samples are visible for 5m")
         if not 1.0 <= scrape <= LONGEST_SCRAPE_SECONDS:
             limits = f"from 1s to {duration(LONGEST_SCRAPE_SECONDS)}"
             raise ValueError(f"scrape-interval is {duration(scrape)}, not {limits}: a rate needs four scrapes in 5m")

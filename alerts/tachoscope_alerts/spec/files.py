@@ -20,4 +20,4 @@ def path_of(name: str) -> Path:
     for place in _PLACES:
         if (place / name).exists():
             return place / name
-    raise TachoscopeError(f"there is no alerts/{name} here, and none came with tachoscope", fix="name its path as an option")
+    raise TachoscopeError(f"alerts/{name} was not found here or in the tachoscope package", fix="name its path as an option")

@@ -217,12 +217,12 @@ def _check(decided: Classification) -> None:
     steps = decided.steps
     if steps.waiting_unmeasured:
         raise TachoscopeError(
-            f"what a step would be cannot be determined: {signal(steps)} was not measured, so it is not known which rank is latest",
+            f"the step time cannot be predicted: {signal(steps)} was not measured, so the latest rank is unknown",
             fix="see `tachoscope doctor` for what this machine can measure",
         )
     if isinstance(decided.losses, StagedLosses):
         raise TachoscopeError(
-            "the ranks are stages of a pipeline: a step is not what the latest of them needs, so it is not put together again",
+            "the ranks are pipeline stages: the step time is not that of the latest rank, so it cannot be predicted",
             fix="look at the pipeline's findings on the page Job",
         )
 

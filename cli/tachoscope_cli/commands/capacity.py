@@ -89,10 +89,10 @@ def _model(source: str, store: str | None, max_running: int | None) -> Model:
             raise TachoscopeError(f"{path} is not a recording of a server's metrics", fix=engine_model.RECORD)
         looks = serving_recording.read(path)
         if len(looks) < 2 or all(look.fault for look in looks):
-            raise TachoscopeError(f"{path} holds no two answered looks at a server", fix=engine_model.RECORD)
+            raise TachoscopeError(f"{path} has fewer than two answered samples of a server", fix=engine_model.RECORD)
         return engine_model.of_traffic(traffic(looks), max_running=max_running)
     if path.suffix or "/" in source:
-        raise TachoscopeError(f"there is no file {path}", fix="name a recording, or a service in the store: tachoscope store ls")
+        raise TachoscopeError(f"file {path} does not exist", fix="name a recording, or a service in the store: tachoscope store ls")
     requests, windows = _records(Store(store_url(store)), source)
     return engine_model.of_records(requests, windows, max_running=max_running)
 
@@ -114,11 +114,11 @@ def _price(device: str | None, prices: Path | None) -> Price | None:
 
     if device is None:
         if prices is not None:
-            raise TachoscopeError("--prices says nothing without the name of a device", fix="add --device NAME")
+            raise TachoscopeError("--prices requires --device", fix="add --device NAME")
         return None
     table = read_prices(prices) if prices else shipped_prices()
     price = price_of(device, table)
     if price is None:
         known = ", ".join(one.name for one in table)
-        raise TachoscopeError(f"there is no price of {device!r}", fix=f"give one with --prices FILE; there are prices of {known}")
+        raise TachoscopeError(f"no price is known for {device!r}", fix=f"give one with --prices FILE; known devices: {known}")
     return price

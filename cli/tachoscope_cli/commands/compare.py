@@ -61,4 +61,4 @@ def _run(word: str, store: str | None) -> tuple[list[str], str | None]:
     try:
         return places_of(None, store), word
     except TachoscopeError as error:
-        raise TachoscopeError(f"there is no file or folder {word!r}, and {error}") from None
+        raise TachoscopeError(f"{word!r} is not a file or folder, and {error}") from None

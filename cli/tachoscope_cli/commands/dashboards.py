@@ -123,7 +123,7 @@ def dashboards_check(
     from tachoscope_dashboards.lint import lint as linter
 
     if at and not prometheus:
-        raise TachoscopeError("--at is the moment that a Prometheus is asked for", fix="--prometheus URL")
+        raise TachoscopeError("--at requires --prometheus", fix="--prometheus URL")
     excepted_at = exceptions or linter.EXCEPTIONS
     around = _surroundings(policy, slos, catalogue or (), runbooks or runbook_pages.of_project(), excepted_at)
     boards, broken = _readable(paths) if paths else (list(around.ours), {})
@@ -264,14 +264,14 @@ def _token(file: Path | None, variable: str | None) -> str:
         TachoscopeError: it is not there.
     """
     if (file is None) == (variable is None):
-        raise TachoscopeError("where is the token?", fix="give either --token-file or --token-env")
+        raise TachoscopeError("no token given, or two", fix="give either --token-file or --token-env")
     if file is not None:
         try:
             return file.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it holds no text"
-            raise TachoscopeError(f"{file} cannot be read: {reason}", fix="name a file that holds the token alone") from None
+            raise TachoscopeError(f"{file} cannot be read: {reason}", fix="name a file that contains only the token") from None
     found = os.environ.get(variable or "", "").strip()
     if not found:
-        raise TachoscopeError(f"the environment has no {variable}", fix="name a variable that holds the token")
+        raise TachoscopeError(f"the environment variable {variable} is not set", fix="name a variable that contains the token")
     return found

@@ -54,7 +54,7 @@ def train(
         outcome = _run(_command(fault, steps, data, traces), steps, watched.store_url, name, log, console)
         if outcome.exit_code:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
-            raise TachoscopeError(f"the demo's training ended with exit code {outcome.exit_code}; it said last:\n{tail}")
+            raise TachoscopeError(f"the demo's training ended with exit code {outcome.exit_code}; its last output:\n{tail}")
         says = watched.summary_line(name, outcome)
         recorded = keep(Store(outcome.store_url), outcome.job, traces, steps, console) if traces else None
         return Demonstration(outcome, says, recorded)

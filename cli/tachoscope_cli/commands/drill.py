@@ -62,8 +62,8 @@ def drill(
         _list(as_json=as_json)
         return
     if fault not in FAULTS:
-        wrong = "no class given" if fault is None else f"there is no drill of {fault!r}"
-        raise TachoscopeError(wrong, fix=f"tachoscope drill {next(iter(FAULTS))}; there are {', '.join(FAULTS)}")
+        wrong = "no class given" if fault is None else f"unknown drill {fault!r}"
+        raise TachoscopeError(wrong, fix=f"tachoscope drill {next(iter(FAULTS))}; available: {', '.join(FAULTS)}")
     needs_analysis()
     extras.require("agent")
     from tachoscope_cli.drill import run as drill_run

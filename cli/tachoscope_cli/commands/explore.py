@@ -64,7 +64,7 @@ def explore(
     from tachoscope_explorer.server.run import listen, serve
 
     if password_file is not None:
-        raise TachoscopeError("--password-file is gone: the explorer has no login of its own", fix=_PROXY)
+        raise TachoscopeError("--password-file was removed: the explorer has no login", fix=_PROXY)
     access = _access(proxy_header, trusted_proxy or (), allow_host or ())
     url = absolute_url(store_url(store))
     check_url(url)

@@ -74,9 +74,9 @@ def check(
         raise TachoscopeError("give either PATH or --store, not both")
     goodput = former.goodput
     if goodput is not None and not goodput.strip():
-        raise TachoscopeError("--goodput names no job", fix="tachoscope store ls")
+        raise TachoscopeError("--goodput requires a job name", fix="tachoscope store ls")
     if former.of_life and not goodput:
-        raise TachoscopeError(f"{former.of_life} goes with the command goodput", fix="tachoscope goodput JOB")
+        raise TachoscopeError(f"{former.of_life} is an option of `tachoscope goodput`", fix="tachoscope goodput JOB")
     if goodput and job not in {None, goodput}:
         raise TachoscopeError(f"--goodput {goodput} and --job {job} name two jobs", fix=f"tachoscope goodput {goodput}")
     if former.of_traces and not (paths or goodput):
@@ -87,7 +87,7 @@ def check(
         raise TachoscopeError(f"{former.of_traces} works on profiler traces, and --goodput on the records of a job")
     baselines.check(against, "--goodput" if goodput else "--serving" if former.serving is not None else "", gate=gate)
     if former.serving is not None and (paths or store or goodput or former.of_traces):
-        raise TachoscopeError("--serving looks at a live server, and goes with no PATH, --store, --goodput or option of traces")
+        raise TachoscopeError("--serving cannot be combined with PATH, --store, --goodput or trace options")
     if former.serving is None:
         refuse_looks(_first({"--prometheus": former.prometheus, "--save": former.save, "--every": former.every}))
         if goodput:

@@ -43,7 +43,7 @@ def goodput(
     """
     verdict.prepare_process()
     if not job.strip():
-        raise TachoscopeError("JOB is empty", fix="tachoscope store ls")
+        raise TachoscopeError("the job name is empty", fix="tachoscope store ls")
     from tachoscope_cli.inputs import job_life
 
     options = job_life.Options(prices, maintenance, tuple(scheduler or ()))

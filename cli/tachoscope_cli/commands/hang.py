@@ -30,7 +30,7 @@ def hang(
 
     if kind_of(paths) is not Kind.DUMPS:
         raise TachoscopeError(
-            f"{paths[0]} holds no dump of a flight recorder",
+            f"{paths[0]} contains no flight recorder dumps",
             fix="dumps are files such as nccl_trace_rank_0: see docs/guides/hangs.md",
         )
     verdict.end(judged.hang_report(paths, job), format_.value, output, fail_on)

@@ -56,7 +56,7 @@ def _hint_at_the_name(store: Store, job: str) -> None:
     if known and job not in known:
         like = difflib.get_close_matches(job, known, n=1)
         meant = f"; did you mean {like[0]}?" if like else ""
-        print_notice(f"store {store.url} has no records of job {job}{meant} (an agent may know it all the same)")
+        print_notice(f"store {store.url} has no records of job {job}{meant} (an agent may still know it)")
 
 
 def _user() -> str:
@@ -112,9 +112,9 @@ def _outcome(request: Request, answers: RequestAnswers) -> list[RankState]:
     world = max((rank.world_size for rank in answers.ranks), default=0)
     absent = world - len(answers.ranks)
     if absent > 0:
-        reasons.append(f"{absent} more of its {world} ranks asked no agent that uses this store")
+        reasons.append(f"{absent} more of its {world} ranks are not served by an agent that uses this store")
     if not kept:
-        raise TachoscopeError(f"there is no trace of job {request.job}: {'; '.join(reasons[:3]) or 'no agent said why'}")
+        raise TachoscopeError(f"no trace of job {request.job} was recorded: {'; '.join(reasons[:3]) or 'no agent gave a reason'}")
     for reason in reasons:
         print_notice(reason)
     fewest = min(rank.steps for rank in kept)

@@ -66,9 +66,9 @@ def _tell(values: Mapping[str, str], *, needed: Sequence[str], left: Sequence[st
     unplain = [label for label in left if values.get(label)]
     empty = [label for label in EMPTY if label in needed and label not in values]
     if empty:
-        print_notice(f"taken as empty: {', '.join(empty)}; if the alert has them, give them, or its queries find nothing")
+        print_notice(f"taken as empty: {', '.join(empty)}; give those that the alert has, or its queries find nothing")
     if unplain:
         words = " ".join(f"{label}={shlex.quote(values[label])}" for label in unplain)
         print_notice(
-            f"filled in in queries only, for a shell would not take it as it is; before you paste a command: export {words}"
+            f"filled in in queries only, since a shell would interpret the value; before you paste a command: export {words}"
         )

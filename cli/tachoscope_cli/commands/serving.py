@@ -113,5 +113,5 @@ def _of_recording(path: str, looking: ServingOptions) -> Report:
     if recording is None:
         raise TachoscopeError(f"{path} is not a recording of an inference server", fix=f"tachoscope analyze {path}")
     if looking.for_ or looking.every or looking.save is not None:
-        raise TachoscopeError("--for, --every and --save are for a live server, and a recording has its own times")
+        raise TachoscopeError("--for, --every and --save apply to live servers, not to recordings")
     return live_server.analyze_recording(recording, looking.name, looking.device)

@@ -63,7 +63,7 @@ def _named(name: str, slos: list[Path] | None) -> Slo:
 
     known = {one.name: one for one in openslo.load(slos or default_slos())}
     if name not in known:
-        raise TachoscopeError(f"there is no objective {name!r}", fix=f"there are {', '.join(known)}")
+        raise TachoscopeError(f"unknown objective {name!r}", fix=f"available: {', '.join(known)}")
     return known[name]
 
 

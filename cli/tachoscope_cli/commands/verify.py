@@ -95,7 +95,7 @@ def _newest_job(store: Store, trusted: int | None) -> str:
     for job in sorted(times, key=times.__getitem__, reverse=True):
         if _is_trusted(store.owner(job), trusted):
             return job
-    raise TachoscopeError(f"none of the {len(times)} jobs in store {store.url} is yours", fix="name one with --job")
+    raise TachoscopeError(f"none of the {len(times)} jobs in store {store.url} belongs to this user", fix="name one with --job")
 
 
 def _is_trusted(owner: Owner | None, trusted: int | None) -> bool:
@@ -124,7 +124,7 @@ def _of_job(store: Store, job: str) -> list[Candidate]:
     known = sorted(_known(store, job), key=lambda one: one.checkpoint.saved_at if one.checkpoint else 0.0, reverse=True)
     if not known:
         fix = "name its files; which saves are seen: docs/guides/checkpoints.md"
-        raise TachoscopeError(f"job {job!r} in store {store.url} saved no checkpoint so far", fix=fix, exit_code=ExitCode.NOT_WELL)
+        raise TachoscopeError(f"job {job!r} in store {store.url} has not saved a checkpoint", fix=fix, exit_code=ExitCode.NOT_WELL)
     there = [candidate for candidate in known if "://" in candidate.path or os.path.lexists(candidate.path)]
     if not there:
         fix = "verify where they were saved; the newest was " + known[0].path
@@ -132,7 +132,7 @@ def _of_job(store: Store, job: str) -> list[Candidate]:
             f"none of the {len(known)} checkpoints of job {job!r} is on this machine", fix=fix, exit_code=ExitCode.NOT_WELL
         )
     if len(there) < len(known):
-        print_notice(f"{len(known) - len(there)} more that were saved are not there any more")
+        print_notice(f"{len(known) - len(there)} more were saved and no longer exist")
     if silent := sum(not candidate.has_manifest for candidate in there):
         why = "they come some seconds after a save, $TACHOSCOPE_MANIFESTS=0 switches them off"
         print_notice(f"{silent} of {len(there)} checkpoints have no manifest: {why}")

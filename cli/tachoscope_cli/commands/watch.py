@@ -65,7 +65,7 @@ def watch(
     missing = "://" not in url and not Path(url).is_dir()
     if once:
         if web_config is not None:
-            raise TachoscopeError("--web-config is for pages, and --once serves none")
+            raise TachoscopeError("--web-config cannot be combined with --once")
         if missing:
             raise TachoscopeError(f"store {url} does not exist", fix="name the agents' store with --store")
         _once(url, workers, over)
@@ -121,4 +121,4 @@ def _once(url: str, workers: int, over: float) -> None:
                 worst = f"{told.worst.class_}, {ranks}, {told.worst.share:.1%}"
             sys.stdout.write(f"{told.job}: {told.state}, {told.workers} workers, compute share {share}: {safe(worst)}\n")
     if not count:
-        sys.stdout.write(f"no job of {url} runs or recorded anything in the last {over:g} seconds\n")
+        sys.stdout.write(f"no job in {url} is running or has recorded anything in the last {over:g} seconds\n")

@@ -93,7 +93,7 @@ def wait_until(
                 return result
         time.sleep(_LOOK_SECONDS)
     last = "".join(f"\n{name} said last: {tail(log)}" for name, log in (watched or {}).items())
-    raise TachoscopeError(f"in vain waited up to {seconds:.0f} s until {what}{last}", exit_code=ExitCode.NOT_WELL)
+    raise TachoscopeError(f"timed out after {seconds:.0f} s waiting until {what}{last}", exit_code=ExitCode.NOT_WELL)
 
 
 def tail(log: Path) -> str:

@@ -53,7 +53,7 @@ def check(against: str, other: str, *, gate: bool) -> None:
         TachoscopeError: a comparison of what cannot be compared, or a gate without one.
     """
     if against and other:
-        raise TachoscopeError(f"{against} compares runs or profiler traces, and {other} is about something else", fix=_ONE_STORE)
+        raise TachoscopeError(f"{against} cannot be combined with {other}: it compares runs or profiler traces", fix=_ONE_STORE)
     if gate and not against:
         raise TachoscopeError("--fail-on regression needs a run to compare with", fix=f"{_ONE_STORE} --fail-on regression")
 
@@ -70,8 +70,8 @@ def check_traces(places: Sequence[str], baseline: Sequence[str], job: str | None
         raise TachoscopeError(f"--baseline-job is about records, and {places[0]} is a profiler trace", fix="--baseline TRACE")
     if gate:
         raise TachoscopeError(
-            f"--fail-on regression is about records, and {places[0]} is a profiler trace, whose few steps do not tell their noise",
+            f"--fail-on regression is about records, and {places[0]} is a profiler trace, with too few steps to estimate noise",
             fix="compare two runs under `tachoscope run`",
         )
     if baseline and not are_traces(list(baseline)):
-        raise TachoscopeError(f"{places[0]} is a profiler trace, and the baseline {baseline[0]} is none", fix=_ALIKE)
+        raise TachoscopeError(f"{places[0]} is a profiler trace, and the baseline {baseline[0]} is not", fix=_ALIKE)

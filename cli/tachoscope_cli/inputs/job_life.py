@@ -64,7 +64,7 @@ def _same_view(saved: Report, path: str, job: str, options: Options) -> Report:
         return saved
     view = "the whole life" if saved.life is not None else "one attempt"
     raise TachoscopeError(
-        f"{path} is a saved report: it holds one view, {view} of job {saved.job!r}, and cannot be asked for another",
+        f"{path} is a saved report of {view} of job {saved.job!r}; other views need the records",
         fix=f"tachoscope analyze {path}; or name the store that has the records",
     )
 

@@ -56,7 +56,7 @@ def analyze(options: ServingOptions, console: Console) -> Report:
     """
     seconds = seconds_of(options.for_ or (_FAR_BACK if options.prometheus else _LONG))
     if seconds < _SHORTEST_SECONDS:
-        raise TachoscopeError(f"--for {options.for_} is too short to see anything happen", fix="--for 60s")
+        raise TachoscopeError(f"--for {options.for_} is too short to observe any requests", fix="--for 60s")
     if options.prometheus:
         return _of_prometheus(options, seconds)
     _peak(options.device)  # what is wrong with the words is said before the looking, not after
@@ -99,9 +99,7 @@ def _of_prometheus(options: ServingOptions, seconds: float) -> Report:
     from tachoscope_cli.sources.prometheus import read
 
     if options.save is not None or options.every:
-        raise TachoscopeError(
-            "--save and --every are for a server that is looked at: Prometheus has its own times, and keeps what it saw"
-        )
+        raise TachoscopeError("--save and --every apply to live servers: with --prometheus its own scrapes are used")
     looks = read(str(options.prometheus), options.server, seconds)
     return judge_snapshots(looks, f"{options.prometheus} {options.server}", options.name or options.server, options.device)
 
@@ -137,7 +135,7 @@ def judge_snapshots(looks: list[Snapshot], source: str, name: str, device: str) 
     try:
         seen = traffic(looks)
     except ValueError:
-        raise TachoscopeError(f"{source}: too few looks were answered to compare them", fix="look for longer: --for 60s") from None
+        raise TachoscopeError(f"{source}: too few samples were answered", fix="look for longer: --for 60s") from None
     return analyze_traffic(
         seen, job=name, sources=[Source(path=source, records=len(looks), unit="looks")], peak_bytes_per_second=peak
     )
@@ -147,7 +145,7 @@ def _peak(device: str) -> float:
     """Return the peak rate of a device's memory in bytes a second; 0: no device is named."""
     peak = peaks_of(device).memory_gb_per_s * 1e9 if device else 0.0
     if math.isnan(peak):
-        raise TachoscopeError(f"nothing is known of the memory of a device named {device!r}", fix="name it as nvidia-smi -L does")
+        raise TachoscopeError(f"the memory bandwidth of {device!r} is unknown", fix="name it as nvidia-smi -L does")
     return peak
 
 
@@ -155,11 +153,11 @@ def page_url(server: str) -> str:
     """Return the URL of the metrics page: `http://` and `/metrics` are added where they are left out.
 
     Raises:
-        TachoscopeError: it is not an address of a server.
+        TachoscopeError: it is not the address of a server.
     """
     parts = urlsplit(server if "://" in server else f"http://{server}")
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise TachoscopeError(f"{server!r} is not an address of a server", fix="tachoscope serving http://HOST:PORT/metrics")
+        raise TachoscopeError(f"{server!r} is not the address of a server", fix="tachoscope serving http://HOST:PORT/metrics")
     return parts._replace(path=parts.path if parts.path not in {"", "/"} else "/metrics").geturl()
 
 

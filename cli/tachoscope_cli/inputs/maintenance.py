@@ -29,7 +29,7 @@ def read(path: Path) -> list[tuple[float, float]]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise TachoscopeError(f"{path} is not YAML: {' '.join(str(error).split())}", fix=_FORM) from None
     if not isinstance(entries, list):
-        raise TachoscopeError(f"{path} holds no list", fix=_FORM)
+        raise TachoscopeError(f"{path} is not a list", fix=_FORM)
     return [_window(entry, f"{path}, entry {number}") for number, entry in enumerate(entries, start=1)]
 
 

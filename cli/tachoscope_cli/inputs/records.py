@@ -80,7 +80,7 @@ def flight_recorder_dumps(paths: list[str]) -> list[Path]:
     others = [path for path, dumps in by_place.items() if not dumps]
     if others and len(others) < len(by_place):
         raise TachoscopeError(
-            f"dumps of a flight recorder are judged by themselves, and {others[0]} holds none", fix="leave it out"
+            f"flight recorder dumps cannot be combined with other input, and {others[0]} contains none", fix="leave it out"
         )
     return [dump for dumps in by_place.values() for dump in dumps]
 

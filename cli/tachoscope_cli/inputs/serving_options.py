@@ -38,4 +38,5 @@ def refuse_looks(option: str) -> None:
         TachoscopeError: there is one.
     """
     if option:
-        raise TachoscopeError(f"{option} is about an inference server", fix="tachoscope serving http://HOST:PORT/metrics --for 60s")
+        fix = "tachoscope serving http://HOST:PORT/metrics --for 60s"
+        raise TachoscopeError(f"{option} applies to inference servers only", fix=fix)

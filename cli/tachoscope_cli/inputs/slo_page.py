@@ -36,7 +36,7 @@ def buckets(place: str, histograms: Iterable[str]) -> list[Bucket]:
     found += _of_the_agent(text)
     if not found:
         raise TachoscopeError(
-            f"{place} has no bucket of any objective's histogram",
+            f"{place} has no histogram that an objective uses",
             fix="give the metrics page of an inference server, a gateway, a job or a node agent",
         )
     return found

@@ -40,7 +40,7 @@ def window_of(from_: str | None, to: str | None, last: str | None) -> TimeWindow
         TachoscopeError: they contradict each other, or one is not a moment or a length of time.
     """
     if from_ and last:
-        raise TachoscopeError("--from and --last both say where to begin", fix="leave one out")
+        raise TachoscopeError("--from and --last cannot be combined", fix="leave one out")
     start, end = (moment_of(text) if text else None for text in (from_, to))
     if start is not None and end is not None and start >= end:
         raise TachoscopeError(f"--from {from_} is not before --to {to}")

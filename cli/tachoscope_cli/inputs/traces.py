@@ -29,7 +29,7 @@ def are_traces(paths: list[str]) -> bool:
     """
     others = [path for path in paths if not _is_trace(path)]
     if others and len(others) < len(paths):
-        raise TachoscopeError(f"{others[0]} is not a profiler trace, and others of the paths are", fix="leave it out")
+        raise TachoscopeError(f"{others[0]} is not a profiler trace, but other paths are", fix="leave it out")
     return not others
 
 

@@ -45,7 +45,7 @@ def rows(store: Store, job: str, now: float) -> list[tuple[str, ...]]:
         TachoscopeError: the store has no such job, or cannot be read.
     """
     if job not in store.jobs():
-        raise TachoscopeError(f"store {store.url} has no job {job!r}", fix="tachoscope store ls")
+        raise TachoscopeError(f"store {store.url} has no records of job {job!r}", fix="tachoscope store ls")
     listed = [(name, shard) for name, shard in shard_quarantine.from_store(store, job).items() if shard.is_listed]
     return [
         (

@@ -123,9 +123,9 @@ class Supervision:
         finally:
             os.close(directory)
         if not asks:
-            sys.stderr.write("tachoscope: told to end; the command gets the TERM at once: it does not ask tachoscope.preempted()\n")
+            sys.stderr.write("tachoscope: SIGTERM received and sent to the command, which does not call tachoscope.preempted()\n")
         if asks and left:
-            sys.stderr.write(f"tachoscope: told to end; the command has {seconds:g} s to save a checkpoint and end by itself\n")
+            sys.stderr.write(f"tachoscope: SIGTERM received; the command has {seconds:g} s to save a checkpoint and exit\n")
         return seconds if left else 0.0
 
     def interrupted(self) -> None:

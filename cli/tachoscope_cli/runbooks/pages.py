@@ -31,7 +31,7 @@ def page_of(name: str) -> str:
         return text_of(f"runbooks/{wanted}.md")
     near = _near(wanted, known)
     meant = f"is it {' or '.join(near)}? " if near else ""
-    raise TachoscopeError(f"there is no runbook {name!r}", fix=f"{meant}All of them: tachoscope runbook")
+    raise TachoscopeError(f"unknown runbook {name!r}", fix=f"{meant}All of them: tachoscope runbook")
 
 
 def filled(page: str, values: Mapping[str, str]) -> tuple[str, list[str]]:

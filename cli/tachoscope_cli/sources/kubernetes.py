@@ -42,7 +42,7 @@ def allocations(name: str) -> list[Allocation]:
     """
     namespace, slash, job = name.partition("/")
     if not (namespace and slash and job):
-        raise TachoscopeError(f"{name!r} is not a job of Kubernetes", fix="kubernetes:NAMESPACE/NAME")
+        raise TachoscopeError(f"{name!r} is not a Kubernetes job", fix="kubernetes:NAMESPACE/NAME")
     if importlib.util.find_spec("kubernetes") is None:
         raise TachoscopeError("asking Kubernetes needs its client", fix="pip install 'tachoscope[kubernetes]'")
     found = reader.allocations(_objects(namespace))
@@ -105,7 +105,7 @@ def _listed(plural: str, ask: Callable[..., Any], *place: str) -> Iterator[dict[
             if error.status == _NOT_FOUND:
                 return
             if error.status == _FORBIDDEN and plural != "pods":
-                print_notice(f"Kubernetes does not let you list {plural}: what they tell is missing")
+                print_notice(f"no permission to list {plural} in Kubernetes: their information is missing")
                 return
             raise TachoscopeError(
                 f"Kubernetes refused to list {plural}: {error.status} {error.reason}",

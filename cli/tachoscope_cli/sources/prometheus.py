@@ -81,8 +81,8 @@ def _make(names: Iterable[str], labels: str, span: str) -> Catalogue:
     titles = ", ".join(catalogue(server).title for server in SERVERS)
     some = ", ".join(sorted(names)[:5])
     raise TachoscopeError(
-        f"the series {{{labels}}} of the last {span[1:-1]} are of no inference server that is understood: {some}",
-        fix=f"there are {titles}",
+        f"the series {{{labels}}} of the last {span[1:-1]} do not come from a supported inference server: {some}",
+        fix=f"supported: {titles}",
     )
 
 

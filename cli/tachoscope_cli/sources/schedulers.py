@@ -35,5 +35,5 @@ def allocations(words: list[str]) -> list[Allocation]:
         elif Path(word).exists():
             paths.append(Path(word))
         else:
-            raise TachoscopeError(f"no scheduler and no file {word!r}", fix=f"give {WORDS}")
+            raise TachoscopeError(f"{word!r} is neither a scheduler nor a file", fix=f"give {WORDS}")
     return found + schedulers.read(paths)

@@ -33,10 +33,10 @@ def allocations(job: str) -> list[Allocation]:
         TachoscopeError: that is not a job id, there is no `sacct`, it fails, or it does not know the job.
     """
     if not _JOB.fullmatch(job):
-        raise TachoscopeError(f"{job!r} is not a job id of Slurm", fix="slurm:123, or slurm:123_4 for one task of an array")
+        raise TachoscopeError(f"{job!r} is not a Slurm job id", fix="slurm:123, or slurm:123_4 for one task of an array")
     program = shutil.which("sacct")
     if not program:
-        raise TachoscopeError("there is no sacct on this machine", fix="run it where there is one and give its output as a file")
+        raise TachoscopeError("sacct is not installed on this machine", fix="run it on a Slurm host and give its output as a file")
     said = ""
     for form in _FORMS:
         command = [program, "--jobs", job, "--duplicates", "--allocations", *form]
@@ -44,7 +44,7 @@ def allocations(job: str) -> list[Allocation]:
         if code == 0 and output.strip():
             found = schedulers.read_texts([(f"sacct --jobs {job}", output)])
             if not found:
-                raise TachoscopeError(f"sacct knows no job {job}", fix="is it of another cluster, or purged from the accounting?")
+                raise TachoscopeError(f"sacct has no job {job}", fix="is it of another cluster, or purged from the accounting?")
             return found
     raise TachoscopeError(f"sacct failed: {said or 'it wrote nothing'}")
 

@@ -40,7 +40,7 @@ def of_store(store: Store, jobs: Sequence[str]) -> suspects.Failures:
             lives[job] = life
             reads[job] = Counter(row.shard for row in found.shard_reads) + Counter(row.shard for row in found.shard_failures)
     if not lives:
-        raise TachoscopeError(f"no failures can be told from store {store.url}: {why}", fix="tachoscope store ls")
+        raise TachoscopeError(f"failures cannot be counted in store {store.url}: {why}", fix="tachoscope store ls")
     return suspects.over_jobs(lives, shard_reads=reads)
 
 

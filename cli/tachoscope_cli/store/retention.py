@@ -115,7 +115,7 @@ def _compacted(store: Store, jobs: Sequence[str], at_rest_seconds: float, execut
                         fix="it may have run out of memory; compact on one core: taskset -c 0 tachoscope store compact",
                     ) from None
     for fault in (fault for one in done.values() for fault in one.broken):
-        print_notice(f"left as it is: {fault}")
+        print_notice(f"not compacted: {fault}")
     return done, failed
 
 

@@ -138,9 +138,9 @@ def _files(
 ) -> list[_File]:
     """Return what is to be read, once it is known that this can decide something."""
     if "://" in reference:
-        raise _NotSoundError("unreachable", f"{reference}: no path of this machine")
+        raise _NotSoundError("unreachable", f"{reference}: not a path on this machine")
     if not os.path.isabs(place) or os.path.normpath(place) != place or "\0" in place:
-        raise _NotSoundError("unreachable", f"{reference}: no plain absolute path")
+        raise _NotSoundError("unreachable", f"{reference}: not a plain absolute path")
     files = [
         _File(_joined(reference, shard.path), _joined(place, shard.path), not shard.path, shard, manifest.time)
         for _, manifest in sorted(manifests.items())

@@ -139,7 +139,7 @@ def _content(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
     if len(content) > most_bytes:
         raise TooLongError(f"it sends more than {most_bytes} bytes")
     if response.length:  # what should have come besides
-        raise HttpError(f"it broke off after {len(content)} bytes")
+        raise HttpError(f"the connection was closed after {len(content)} bytes")
     return content
 
 

@@ -112,4 +112,4 @@ def _refused(url: str, query: str, answer: HttpResponse) -> TachoscopeError:
 
 
 def _no_prometheus(url: str, why: str = "") -> TachoscopeError:
-    return TachoscopeError(f"{url} does not answer as a Prometheus does{why}", fix="name its address without a path of its pages")
+    return TachoscopeError(f"{url} is not a Prometheus server{why}", fix="give its address without the path of a page")

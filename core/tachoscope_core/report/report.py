@@ -293,7 +293,7 @@ def parse(data: bytes, where: str) -> Report:
     try:
         return msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, ValueError) as error:
-        raise TachoscopeError(f"{where} is not a sound report: {error}") from None
+        raise TachoscopeError(f"{where} is not a valid report: {error}") from None
 
 
 def worst_severity(findings: list[Finding]) -> Severity | None:

@@ -110,7 +110,7 @@ def read(text: str, time: float, *, server: Catalogue | None = None) -> Snapshot
     known = server or server_of(text)
     if known is None:
         titles = ", ".join(catalogue(name).title for name in SERVERS)
-        raise TachoscopeError("it is not a page of an inference server that is understood", fix=f"there are {titles}")
+        raise TachoscopeError("it is not the metrics page of a supported inference server", fix=f"supported: {titles}")
     return snapshot(samples(text, known.metrics()), time, known)
 
 

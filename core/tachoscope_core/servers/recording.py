@@ -88,7 +88,7 @@ def read(path: Path) -> list[Snapshot]:
         elif kind == "look":
             found.append(_look(rest, page, server, path))
     if not found:
-        raise TachoscopeError(f"{path} holds no look at a server")
+        raise TachoscopeError(f"{path} contains no samples")
     return found
 
 

@@ -35,7 +35,7 @@ def stage(request: Request, answers: RequestAnswers, now: float) -> Stage:
     if plan is None:
         if now > request.asked_at + EXPIRY_SECONDS:
             if ranks:
-                raise TachoscopeError(f"no agent has rank 0 of job {request.job}, so nobody said when to record", fix=_HOW)
+                raise TachoscopeError(f"no agent has rank 0 of job {request.job}, so no start time was set", fix=_HOW)
             raise TachoscopeError(f"no agent took the request to profile job {request.job}", fix=_HOW)
         return Stage("waiting for an agent")
     if plan.refused:

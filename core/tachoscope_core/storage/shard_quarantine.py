@@ -170,7 +170,7 @@ def decode(data: bytes, where: str) -> Shards:
     """
     fix = "remove it: it is made again as shards fail"
     if len(data) > MAX_BYTES:
-        raise TachoscopeError(f"{where} is larger than {MAX_BYTES >> 20} MiB, which no quarantine list is", fix=fix)
+        raise TachoscopeError(f"{where} is larger than {MAX_BYTES >> 20} MiB, too large for a quarantine list", fix=fix)
     try:
         return dict(_decoder.decode(data).shards)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -61,7 +61,7 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
                         os.mkdir(name, dir_fd=descriptor)
                 below = os.open(name, _FOLDER, dir_fd=descriptor)
             except NotADirectoryError:
-                raise NotADirectoryError(errno.ENOTDIR, "a link, which is not followed in a store, or no folder", path) from None
+                raise NotADirectoryError(errno.ENOTDIR, "a link, which a store does not follow, or not a folder", path) from None
             finally:
                 os.close(descriptor)
             descriptor = below

@@ -212,7 +212,7 @@ def dashboard(raw: Json, place: str) -> Dashboard:
     try:
         found = msgspec.convert({**content, "raw": {}, "place": place}, Dashboard)
     except msgspec.ValidationError as error:
-        raise TachoscopeError(f"{place} is not a dashboard of Grafana's: {error}", fix="export it again") from None
+        raise TachoscopeError(f"{place} is not a Grafana dashboard: {error}", fix="export it again") from None
     return msgspec.structs.replace(found, raw=content)
 
 
@@ -258,7 +258,7 @@ def content_of(path: Path) -> Json:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
     if not isinstance(content, dict) or not isinstance(content.get("panels"), list):
-        raise TachoscopeError(f"{path} is not a dashboard of Grafana's: it has no panels", fix="export it again")
+        raise TachoscopeError(f"{path} is not a Grafana dashboard: it has no panels", fix="export it again")
     return content
 
 

@@ -93,9 +93,9 @@ def exceptions(path: Path, rules: Iterable[str]) -> tuple[Excepted, ...]:
         raise TachoscopeError(f"{path} is not a list of exceptions: {reason}", fix=fix) from None
     for one in found:
         if one.rule not in known:
-            raise TachoscopeError(f"{path}: there is no rule {one.rule!r}", fix=f"there are {', '.join(sorted(known))}")
+            raise TachoscopeError(f"{path}: unknown rule {one.rule!r}", fix=f"there are {', '.join(sorted(known))}")
         if not one.reason.strip():
-            raise TachoscopeError(f"{path}: the exception of {one.rule} has no reason", fix="say why the rule is not held")
+            raise TachoscopeError(f"{path}: the exception of {one.rule} has no reason", fix="give the reason for the exception")
     return found
 
 

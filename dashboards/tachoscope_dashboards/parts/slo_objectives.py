@@ -64,7 +64,7 @@ def objective(name: str) -> Slo:
     found = next((slo for slo in every() if slo.name == name), None)
     if found is None:
         what = f"the boards show the objective {name}, which {' and '.join(map(str, specs()))} does not have"
-        raise TachoscopeError(what, fix="keep its spec and name, its target can be any; or read the shipped ones by --slos")
+        raise TachoscopeError(what, fix="keep its spec and name (the target can change), or use the shipped objectives with --slos")
     return found
 
 

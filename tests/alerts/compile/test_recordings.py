@@ -236,7 +236,7 @@ def test_what_cannot_be_recorded_is_refused_with_its_place(rules: list[tuple[str
     ("expr", "said"),
     [
         ("sum by (cluster, kind) (tachoscope_gpuss)", "in no catalogue"),
-        ("sum by (cluster, rank) (tachoscope_gpus)", "nothing there has the label rank"),
+        ("sum by (cluster, rank) (tachoscope_gpus)", "no series has the label rank"),
         ("sum by (cluster, kind) (rate(tachoscope_gpus[1m]))", "which is a gauge"),
         ("sum by (cluster, state) (rate(tachoscope_job_time_seconds_total[1d]))", "raw series"),
         ("sum by (cluster, training_job) (tachoscope_job_active)", "drops workload_namespace, team"),

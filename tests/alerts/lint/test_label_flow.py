@@ -59,14 +59,14 @@ FAULTY = {
     'gpu_temperature{sensor="hbm"}': "gpu_temperature never has sensor='hbm'",
     'requests_total{outcome=~"failed|refused"}': "requests_total never has outcome='refused'",
     'requests_total{outcome!="okay"}': "requests_total never has outcome='okay'",
-    "sum by (card) (gpu_temperature)": "sum by (card): nothing there has the label card",
-    "sum without (card) (gpu_temperature)": "sum without (card): nothing there has the label card",
-    "sum by (gpu) (sum by (sensor) (gpu_temperature))": "sum by (gpu): nothing there has the label gpu",
-    "gpu_temperature * on (training_job) job_running": "on (training_job): nothing there has the label training_job",
+    "sum by (card) (gpu_temperature)": "sum by (card): no series has the label card",
+    "sum without (card) (gpu_temperature)": "sum without (card): no series has the label card",
+    "sum by (gpu) (sum by (sensor) (gpu_temperature))": "sum by (gpu): no series has the label gpu",
+    "gpu_temperature * on (training_job) job_running": "on (training_job): no series has the label training_job",
     "gpu_temperature > job_running": "the sides of `>` never match: only one has gpu, sensor, training_job",
     "sum by (gpu) (gpu_temperature) / sum(gpu_temperature)": "the sides of `/` never match: only one has gpu",
     "gpu_temperature and on (gpu) job_info unless job_running": "the sides of `unless` never match",
-    "gpu_temperature * on (gpu) group_left (model) job_info": "group_left (model): nothing there has the label model",
+    "gpu_temperature * on (gpu) group_left (model) job_info": "group_left (model): no series has the label model",
     'slo:error:ratio{window="1h"} > 0.1 and ignoring (windw) slo:error:ratio': "ignoring (windw): nothing there",
     'slo:error:ratio{slo="three"}': "slo:error:ratio never has slo='three'",
     'slo:error:ratio{job="x"}': "slo:error:ratio has no label job",
@@ -75,11 +75,11 @@ FAULTY = {
     'rate(wait_seconds_bucket{le="2"}[5m])': "no bucket of wait_seconds_bucket ends at '2'",
     'rate(wait_seconds_bucket{le="600"}[5m])': "le='600' misses the same bucket of exporters that write it otherwise",
     'rate(wait_seconds_bucket{le="600.0"}[5m])': "le='600.0' misses the same bucket",
-    "histogram_quantile(0.9, rate(wait_seconds_count[5m]))": "histogram_quantile: nothing there has the label le",
-    "histogram_quantile(0.9, sum by (model) (rate(wait_seconds_bucket[5m])))": "nothing there has the label le",
+    "histogram_quantile(0.9, rate(wait_seconds_count[5m]))": "histogram_quantile: no series has the label le",
+    "histogram_quantile(0.9, sum by (model) (rate(wait_seconds_bucket[5m])))": "no series has the label le",
     "rate(gpu_temperature[5m])": "rate of gpu_temperature, which is a gauge",
-    "label_replace(gpu_temperature, 'a', '$1', 'card', '(.*)')": "label_replace: nothing there has the label card",
-    "absent(up) * on (instance) up": "on (instance): nothing there has the label instance",
+    "label_replace(gpu_temperature, 'a', '$1', 'card', '(.*)')": "label_replace: no series has the label card",
+    "absent(up) * on (instance) up": "on (instance): no series has the label instance",
 }
 
 
@@ -105,7 +105,7 @@ def test_a_name_that_is_near_is_suggested():
 def test_what_reads_an_unknown_metric_is_not_blamed_for_its_labels():
     assert [fault.what for fault in faults("sum by (card) (other) * on (slot) other", KNOWN)] == [
         "metric other is in no catalogue",
-        "on (slot): nothing there has the label slot",
+        "on (slot): no series has the label slot",
     ]
 
 

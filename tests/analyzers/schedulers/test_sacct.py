@@ -60,7 +60,7 @@ def test_a_slurm_without_json_is_asked_for_the_table_with_times_that_need_no_zon
 def test_a_job_that_slurm_does_not_know_is_an_error(sacct) -> None:
     sacct('{"jobs": [], "errors": []}')
 
-    with pytest.raises(TachoscopeError, match="sacct knows no job 7"):
+    with pytest.raises(TachoscopeError, match="sacct has no job 7"):
         allocations(["slurm:7"])
 
 
@@ -75,7 +75,7 @@ def test_what_sacct_says_when_it_fails_is_passed_on(sacct) -> None:
 def test_only_a_job_id_reaches_sacct(job: str, sacct) -> None:
     log = sacct("{}")
 
-    with pytest.raises(TachoscopeError, match="is not a job id of Slurm"):
+    with pytest.raises(TachoscopeError, match="is not a Slurm job id"):
         allocations([f"slurm:{job}"])
     assert not log.exists()
 
@@ -83,11 +83,11 @@ def test_only_a_job_id_reaches_sacct(job: str, sacct) -> None:
 def test_without_sacct_its_output_can_be_given_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(TachoscopeError, match="there is no sacct on this machine"):
+    with pytest.raises(TachoscopeError, match="sacct is not installed on this machine"):
         allocations(["slurm:7"])
     assert len(allocations([str(DOCUMENTS / "sacct_21_08.json")])) == 3
 
 
 def test_a_word_that_names_nothing_is_refused() -> None:
-    with pytest.raises(TachoscopeError, match=r"no scheduler and no file 'slrum:7' \(give slurm:JOBID, kubernetes:NAMESPACE/NAME"):
+    with pytest.raises(TachoscopeError, match=r"'slrum:7' is neither a scheduler nor a file \(give slurm:JOBID, kubernetes:NAME"):
         allocations(["slrum:7"])

@@ -135,9 +135,9 @@ def test_an_interrupt_judges_what_was_seen_until_then() -> None:
         (("--serving", "ftp://x", "--for", "1s"), "not an address of a server"),
         (("--serving", "URL", "--for", "soon"), "'soon' is not a length of time"),
         (("--serving", "URL", "--for", "0.1s"), "too short"),
-        (("--serving", "URL", "--for", "2s", "--device", "Abacus"), "nothing is known of the memory of a device named 'Abacus'"),
+        (("--serving", "URL", "--for", "2s", "--device", "Abacus"), "the memory bandwidth of 'Abacus' is unknown"),
         (("--serving", "URL", "--for", "2s", "--goodput", "x"), "--serving"),
-        (("--save", "x"), "--save is about an inference server"),
+        (("--save", "x"), "--save applies to inference servers only"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(words: tuple[str, ...], said: str) -> None:
@@ -154,7 +154,7 @@ def test_a_page_of_something_else_is_refused_at_once() -> None:
         done = tachoscope("--serving", url, "--for", "10m")
 
     assert done.returncode == 2
-    assert "not a page of an inference server that is understood" in done.stderr
+    assert "not the metrics page of a supported inference server" in done.stderr
 
 
 def test_a_server_that_was_asked_for_nothing_is_not_called_healthy() -> None:

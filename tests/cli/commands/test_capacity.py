@@ -139,9 +139,9 @@ def test_what_is_no_recording_is_refused_with_what_to_do(tmp_path: Path):
     other = tmp_path / "notes.txt"
     other.write_text("no recording")
     cases = {
-        (str(empty),): "holds no look",
+        (str(empty),): "contains no samples",
         (str(other),): "is not a recording",
-        (str(tmp_path / "none.serving.gz"),): "there is no file",
+        (str(tmp_path / "none.serving.gz"),): "none.serving.gz does not exist",
         ("unknown-service", "--store", str(tmp_path / "store")): "no records of job",
         (str(RECORDING), "--objective", "fast"): "is not an objective",
         (str(RECORDING), "--device", "Abacus"): "no price of 'Abacus'",

@@ -53,7 +53,7 @@ def test_a_command_refuses_what_is_anothers_and_names_the_way(tmp_path: Path) ->
     records = str(planted(tmp_path / "job", nothing))
     for words, said in (
         (["trace", records], "is not a profiler trace but records"),
-        (["hang", records], "holds no dump of a flight recorder"),
+        (["hang", records], "contains no flight recorder dumps"),
         (["serving", trace(tmp_path)], "is not a recording of an inference server"),
         (["hang", str(tmp_path / "nothing")], "nothing does not exist"),
         (["trace", ""], "a path is empty"),
@@ -62,7 +62,7 @@ def test_a_command_refuses_what_is_anothers_and_names_the_way(tmp_path: Path) ->
         (["compare", "", records], "the name of a run is empty"),
         (
             ["compare", "other", records, "--store", str(tmp_path / "empty")],
-            "there is no file or folder 'other', and store .* is empty",
+            "'other' is not a file or folder, and store .* is empty",
         ),
         (["serving"], "name a server, a recording, or the --job of a service"),
     ):

@@ -76,7 +76,7 @@ def test_ranks_without_a_trace_are_named_with_the_reason(capsys: pytest.CaptureF
     assert [rank.rank for rank in kept] == [0]
     told = capsys.readouterr().err
     assert "rank 1: it fell over" in told
-    assert "2 more of its 4 ranks asked no agent" in told
+    assert "2 more of its 4 ranks are not served by an agent" in told
 
 
 def test_too_few_steps_are_said_and_none_at_all_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,7 +79,7 @@ def test_checkpoints_that_the_job_removed_are_no_fault(job: list[Path], capsys: 
     assert call(["verify"]) == 0
     told = capsys.readouterr()
     assert told.out.count("sound") == 2
-    assert "1 more that were saved are not there any more" in told.err
+    assert "1 more were saved and no longer exist" in told.err
 
 
 def test_on_a_machine_without_the_files_it_says_where_they_were(job: list[Path]) -> None:
@@ -172,7 +172,7 @@ def test_a_checkpoint_behind_a_url_is_not_read(
     )
 
     assert call(["verify", "--job", "job"]) == 1
-    assert "not read: no path of this machine" in capsys.readouterr().out
+    assert "not read: not a path on this machine" in capsys.readouterr().out
 
 
 def test_a_job_without_checkpoints_is_told_from_one_that_the_store_does_not_know(
@@ -180,7 +180,7 @@ def test_a_job_without_checkpoints_is_told_from_one_that_the_store_does_not_know
 ) -> None:
     plant(tmp_path, monkeypatch, lambda process: process.step())
 
-    with pytest.raises(TachoscopeError, match="job 'job' .* saved no checkpoint so far") as raised:
+    with pytest.raises(TachoscopeError, match="job 'job' .* has not saved a checkpoint") as raised:
         call(["verify", "--job", "job"])
     assert raised.value.exit_code == 1
     with pytest.raises(TachoscopeError, match="has no records of job 'nope'"):

@@ -58,10 +58,10 @@ def test_a_report_on_the_last_attempt_tells_of_the_others(spool: str, capsys: py
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--prices", "p.yaml"], "--prices goes with the command goodput"),
+        (["--prices", "p.yaml"], "--prices is an option of `tachoscope goodput`"),
         (["--goodput", "resnet", "--job", "bert"], "name two jobs"),
-        (["--goodput", "resnet", "--baseline", "old.json"], "--goodput is about something else"),
-        (["--goodput", " "], "--goodput names no job"),
+        (["--goodput", "resnet", "--baseline", "old.json"], "--baseline cannot be combined with --goodput"),
+        (["--goodput", " "], "--goodput requires a job name"),
         (["--goodput", "bert"], "no records of job 'bert'"),
         (["--goodput", "resnet", "--maintenance", "nothing.yaml"], "nothing.yaml"),
     ],
@@ -80,7 +80,7 @@ def test_a_saved_report_is_shown_again_and_refuses_to_be_asked_for_another_view(
     assert call(["goodput", "resnet", saved]) == 0
     assert "the whole life: 2 attempts" in capsys.readouterr().out
 
-    with pytest.raises(TachoscopeError, match="one view, the whole life of job 'resnet', and cannot be asked for another"):
+    with pytest.raises(TachoscopeError, match="saved report of the whole life of job 'resnet'; other views need the records"):
         call(["goodput", "bert", saved])
 
 

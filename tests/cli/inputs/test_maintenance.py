@@ -23,7 +23,7 @@ def test_times_may_be_unix_seconds_or_iso_with_a_zone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("start: 1", "holds no list"),
+        ("start: 1", "is not a list"),
         ("- 5", "entry 1: 5 is not a window"),
         ("- {start: 1, end: 2}\n- {start: 1}", "entry 2, end is missing"),
         ("- {start: 2026-03-01T02:00:00, end: 2}", "entry 1, start: 2026-03-01T02:00:00 has no time zone"),

@@ -52,7 +52,7 @@ def test_a_text_beside_a_trace_is_named_and_what_traces_end_with(tmp_path: Path)
 def test_records_beside_a_trace_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"kind":"StepDone"}\n')
 
-    assert "a.jsonl is not a profiler trace, and others of the paths are" in refused(trace(tmp_path), tmp_path / "a.jsonl")
+    assert "a.jsonl is not a profiler trace, but other paths are" in refused(trace(tmp_path), tmp_path / "a.jsonl")
 
 
 def test_folders_of_dumps_in_a_folder_are_named(tmp_path: Path) -> None:

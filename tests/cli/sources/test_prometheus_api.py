@@ -55,7 +55,7 @@ def test_scrapes_of_one_server_come_back_whole_with_their_times_and_failures(tmp
             assert read(f"{url}/", 'job="vllm",', 600)[: len(looks)] == looks
             for selector, why in (
                 ('job="none"', r"has no series \{job=\"none\"\} in the last 60s \(it scrapes the jobs vllm\)"),
-                ('job="vllm",__name__="up"', "of no inference server that is understood: up"),
+                ('job="vllm",__name__="up"', "do not come from a supported inference server: up"),
                 ("job=", "refuses count by .*: .*parse error"),
             ):
                 with pytest.raises(TachoscopeError, match=why):
@@ -156,9 +156,9 @@ def test_what_is_no_prometheus_does_not_answer_or_has_too_much_is_said(
     url = fake.url.removesuffix("/metrics")
     fake.page = "up 1\n"
     for fault, why in (
-        ("", "does not answer as a Prometheus does"),
-        ("html", "does not answer as a Prometheus does"),
-        ("error", "does not answer as a Prometheus does: it answers 500"),
+        ("", "is not a Prometheus server"),
+        ("html", "is not a Prometheus server"),
+        ("error", "is not a Prometheus server: it answers 500"),
         ("no_http", "could not ask the Prometheus"),
         ("break_off", "could not ask|does not answer"),
     ):

@@ -63,10 +63,10 @@ def test_what_prometheus_refuses_is_told_in_its_own_words(url: str) -> None:
 
 def test_what_is_no_answer_of_a_prometheus_is_told(url: str) -> None:
     answer(b"<html>")
-    with pytest.raises(TachoscopeError, match="does not answer as a Prometheus does"):
+    with pytest.raises(TachoscopeError, match="is not a Prometheus server"):
         instant_query(url, "up")
     answer(b"<html>", 404)
-    with pytest.raises(TachoscopeError, match="does not answer as a Prometheus does: it answers 404"):
+    with pytest.raises(TachoscopeError, match="is not a Prometheus server: it answers 404"):
         instant_query(url, "up")
     with pytest.raises(TachoscopeError, match="is not an http:// or https:// URL"):
         instant_query("file:///etc/passwd", "up")
@@ -92,5 +92,5 @@ def test_a_query_over_time_and_the_values_of_a_label_are_asked_of_their_own_path
     assert label_values(url, "a/b", 'up{x="&"}', start=1.0, end=2.0) == ["a", "b"]
     assert Answers.path_asked == "/api/v1/label/a%2Fb/values?match%5B%5D=up%7Bx%3D%22%26%22%7D&start=1.000&end=2.000"
     answer(b'{"status":"success","data":{}}')
-    with pytest.raises(TachoscopeError, match="does not answer as a Prometheus does"):
+    with pytest.raises(TachoscopeError, match="is not a Prometheus server"):
         label_values(url, "a", "up", start=1.0, end=2.0)

@@ -78,7 +78,7 @@ def test_what_is_no_recording_is_refused_with_its_name(tmp_path: Path) -> None:
         read(tmp_path / "none")
     for text, why in (
         ("a\nb\n", "not a recording"),
-        ("", "holds no look"),
+        ("", "contains no samples"),
         ("# look soon 1\n", "not the head of a look"),
         ("# look nan 1\n", "not the head of a look"),
         ("# look 5.0 1\nvllm:num_requests_running x\n", "the look at 5.000: not a line"),

@@ -70,7 +70,7 @@ def test_those_of_the_suite_can_be_read_and_have_reasons() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- rule: grids\n  reason: x", "there is no rule 'grids'"),
+        ("- rule: grids\n  reason: x", "unknown rule 'grids'"),
         ("- rule: grid", "missing required field `reason`"),
         ("- rule: grid\n  reason: ' '", "has no reason"),
         ("- rule: grid\n  reason: x\n  panel: y", "unknown field `panel`"),

@@ -135,7 +135,7 @@ def test_a_rank_that_moves_to_another_group_is_followed(tmp_path: Path) -> None:
     ("files", "of", "reason"),
     [
         ({}, ranks(), "no rank runs on this node"),
-        ({}, ranks(r0=5), "the processes of all ranks have gone"),
+        ({}, ranks(r0=5), "the processes of all ranks have ended"),
         ({"proc/5/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.stat": "usage_usec 1\n"}, ranks(r0=5), "no rank is under a CPU quota"),
         ({"proc/5/cgroup": "0::/\n", "sys/fs/cgroup/cpu.stat": "usage_usec 1\n"}, ranks(r0=5), "no rank is under a CPU quota"),
     ],

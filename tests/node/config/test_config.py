@@ -205,7 +205,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_key_that_stands_there_twice_is_refused_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(TachoscopeError, match=r"agent\.yaml:3: a key stands there twice"):
+    with pytest.raises(TachoscopeError, match=r"agent\.yaml:3: a key is defined twice"):
         load(write(tmp_path, "spool: /a\nport: 1\nspool: /b\n"))
 
 

@@ -184,7 +184,7 @@ def test_while_a_job_starts_nothing_is_asked_and_nothing_shown(server: FakeRas, 
 
 def test_nobody_at_the_port_is_no_failure(asking: Asking) -> None:
     gone = Asking(("127.0.0.1", free_port()))
-    with pytest.raises(NoDataError, match="nobody answers"):
+    with pytest.raises(NoDataError, match="no answer at"):
         wait_for(gone.collector.collect)
 
 

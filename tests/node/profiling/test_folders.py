@@ -53,7 +53,7 @@ def test_a_link_to_another_file_is_not_read(folder: Path, tmp_path: Path) -> Non
         whole(folder)
     (folder / "trace_7.json").unlink()
     os.link(tmp_path / "secret", folder / "trace_7.json")
-    with pytest.raises(TachoscopeError, match="is not a file of user"):
+    with pytest.raises(TachoscopeError, match="is not a private file of user"):
         whole(folder)
 
 
@@ -71,7 +71,7 @@ def test_a_folder_that_became_a_link_is_not_read(folder: Path, tmp_path: Path) -
 def test_a_pipe_holds_nobody_up(folder: Path) -> None:
     os.mkfifo(folder / "trace_7.json")
 
-    with pytest.raises(TachoscopeError, match="is not a file of user"):
+    with pytest.raises(TachoscopeError, match="is not a private file of user"):
         whole(folder)
 
 
@@ -93,7 +93,7 @@ def test_the_folder_belongs_to_the_jobs_user_and_its_files_have_to(tmp_path: Pat
     assert folder.stat().st_uid == 4711
     (folder / "trace_7.json").write_bytes(WHOLE)  # root's
 
-    with pytest.raises(TachoscopeError, match="is not a file of user 4711"):
+    with pytest.raises(TachoscopeError, match="is not a private file of user 4711"):
         folders.whole_trace(folder, 4711, most_bytes=1 << 20)
 
 

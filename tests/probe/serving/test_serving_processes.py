@@ -210,7 +210,7 @@ def test_one_service_of_a_name_and_role_in_a_process_also_after_it_was_sent_away
     assert (service.model, service.version) == ("m", "2")
     with pytest.raises(ValueError, match="'a/b'"):
         tachoscope.service("a/b")
-    with pytest.raises(ValueError, match="no role 'proxy'; there are server, engine, client"):
+    with pytest.raises(ValueError, match="unknown role 'proxy'; valid roles: server, engine, client"):
         tachoscope.service("one", role="proxy")  # type: ignore[arg-type]
 
 

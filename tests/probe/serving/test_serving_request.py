@@ -154,7 +154,7 @@ def test_a_request_that_is_dropped_without_a_word_was_lost_by_the_server() -> No
 
 @pytest.mark.parametrize("call", ["enter", "phase", "done"])
 def test_a_word_that_there_is_not_is_told_with_those_that_there_are(call: str) -> None:
-    with pytest.raises(ValueError, match=r"'decoding'.*; there are .*(decode|cut)"):
+    with pytest.raises(ValueError, match=r"'decoding'.*; valid (states|outcomes): .*(decode|cut)"):
         getattr(new(FakeClock()), call)("decoding")
 
 

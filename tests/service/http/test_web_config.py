@@ -241,7 +241,7 @@ def test_no_message_quotes_a_hash_or_a_token_wherever_it_stands(config_file, tex
 
 def test_what_is_not_yaml_is_told_with_its_place(config_file):
     assert "web.yml:2: this is not valid YAML (" in faults(config_file("basic_auth_users:\n  a: b: c\n"))[0]
-    assert "a key stands there twice" in faults(config_file("rate_limit: 1\nrate_limit: 2\n"))[0]
+    assert "a key is defined twice" in faults(config_file("rate_limit: 1\nrate_limit: 2\n"))[0]
 
 
 def test_a_missing_file_is_told_with_the_way_out(tmp_path):
@@ -267,4 +267,4 @@ def test_secrets_that_everybody_may_read_are_a_warning(config_file, tmp_path, ca
 
 def test_passwords_without_tls_are_a_warning(config_file, caplog):
     load(config_file(f"basic_auth_users: {{alice: {HASH}}}"))
-    assert "passwords travel in the clear" in caplog.text
+    assert "passwords are sent unencrypted" in caplog.text

@@ -82,7 +82,7 @@ def _load() -> tuple[Field, ...]:
         metric = _METRICS.get(field.metric)
         wanted = len(metric.labels) - len(_OF_A_GPU) if metric else -1
         if {len(labels) for labels in field.series} != {wanted} or field.field not in DCGM_UNITS:
-            raise TachoscopeError(f"{_TABLE}: {field.field}: the field, its metric or its labels are none that there are")
+            raise TachoscopeError(f"{_TABLE}: {field.field}: unknown field, metric or labels")
     return fields
 
 

@@ -160,7 +160,7 @@ class GpuHealthCollector:
         version = gpus[0].driver_version if gpus else ""
         if gpus and (not self._found or version not in ("", self._found)):
             models = ", ".join(dict.fromkeys(gpu.model for gpu in gpus))
-            self._log.info(f"{len(gpus)} GPUs found ({models}), driver {version or 'of a version that nobody told'}")
+            self._log.info(f"{len(gpus)} GPUs found ({models}), driver {version or 'version unknown'}")
             self._found = version or "?"
 
     def page(self, node_name: str) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class GpuCollector:
             NotSupportedError: there is no driver. Whatever else: it does not work.
         """
         if not self._alone.acquire(blocking=False):
-            raise RuntimeError("asked while it is still at work")
+            raise RuntimeError("the previous reading has not finished")
         try:
             driver = self._open()
             self._readings = tuple(self._read() if driver is not None else self._without_driver())
@@ -187,7 +187,7 @@ class GpuCollector:
         not_begun = self._workers.run(tasks, ASK_SECONDS)
         for task in tasks:
             if task in not_begun:  # and never will be
-                task.running, task.error = False, TimeoutError("not asked: the driver takes too long for the other GPUs")
+                task.running, task.error = False, TimeoutError("not read: the driver takes too long for the other GPUs")
         readings = self._of_slots(set(tasks))
         self._remember(reading.gpu for reading in readings if reading.up and not reading.gpu.mig)
         missing = self._known.missing(reading.gpu for reading in readings)

@@ -59,7 +59,7 @@ def _sources(row: Mapping[str, Any]) -> list[ValueSource]:
     """Return the sources of a row, one for each name that its function has had."""
     labels = tuple(row.get("labels", ()))
     if _LABELS.get(row["metric"]) != len(labels) or row["unit"] not in UNITS:
-        raise ValueError(f"{_TABLE}: {row}: the metric, its labels or the unit is none that there is")
+        raise ValueError(f"{_TABLE}: {row}: unknown metric, labels or unit")
     known = {
         **row,
         "labels": labels,

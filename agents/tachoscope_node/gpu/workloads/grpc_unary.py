@@ -112,7 +112,7 @@ class _Answer:
             raise CallError("the connection was closed before the answer")
         self._wire_bytes += len(received)
         if self._wire_bytes > 2 * self._most + _READ_BYTES:  # the window limits messages only, not what else may be sent
-            raise CallError(f"{self._wire_bytes} bytes and no answer among them")
+            raise CallError(f"{self._wire_bytes} bytes received without an answer")
         return received
 
     def add_events(self, events: Iterable[Event]) -> None:
@@ -124,7 +124,7 @@ class _Answer:
             elif isinstance(event, StreamEnded):
                 self.complete = True
             elif isinstance(event, StreamReset | ConnectionTerminated) and not self.complete:
-                raise CallError(f"the server broke the call off (HTTP/2 error {event.error_code})")
+                raise CallError(f"the server aborted the call (HTTP/2 error {event.error_code})")
 
     def _take_data(self, data: bytes) -> None:
         self._body += data

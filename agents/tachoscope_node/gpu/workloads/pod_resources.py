@@ -119,7 +119,7 @@ def _text(message: bytes, wanted: int) -> str:
 def _name(message: bytes, wanted: int) -> str:
     name = _text(message, wanted)
     if _NAME.fullmatch(name) is None:
-        raise WireError(f"a name that no pod can have: {name[:80]!r}")
+        raise WireError(f"invalid pod name: {name[:80]!r}")
     return name
 
 

@@ -121,7 +121,7 @@ class KernelLog:
             raise NotSupportedError(f"{self.path} is not there: mount the host's /dev/kmsg into the container") from None
         except PermissionError as error:
             raise NotSupportedError(
-                f"{self.path} may not be read ({error.strerror}): give the agent CAP_SYSLOG, which kernel.dmesg_restrict asks for, "
+                f"{self.path} cannot be read ({error.strerror}): give the agent CAP_SYSLOG, which kernel.dmesg_restrict asks for, "
                 "and its container the right to open the device"
             ) from None
 

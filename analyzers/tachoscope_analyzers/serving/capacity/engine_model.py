@@ -90,7 +90,7 @@ def of_traffic(traffic: Traffic, *, max_running: int | None = None) -> Model:
     try:
         fit = iteration_cost.matched(counted, replayed)
     except ValueError as error:
-        raise NotMeasuredError(f"the recording cannot tell what an iteration takes: {error}", fix=RECORD) from None
+        raise NotMeasuredError(f"the recording does not determine the cost of an iteration: {error}", fix=RECORD) from None
     engine = replace(engine, cost=fit.cost)
     again = [replay(load, engine) for load in loads]
     front = _front_seconds(traffic, again, float(counted.seconds.sum()))
@@ -124,11 +124,11 @@ def of_records(requests: Sequence[RequestDone], windows: Sequence[EngineWindow],
         raise NotMeasuredError("no record reports requests with their tokens", fix="run the server under the probe")
     if any(window.preemptions for window in windows):
         fix = "record it with a larger KV cache, or at less load"
-        raise NotMeasuredError("requests were preempted, and no record tells how much the KV cache holds", fix=fix)
+        raise NotMeasuredError("requests were preempted, and no record has the size of the KV cache", fix=fix)
     try:
         fit = iteration_cost.fitted(counted)
     except ValueError as error:
-        raise NotMeasuredError(f"the records cannot tell what an iteration takes: {error}", fix=RECORD) from None
+        raise NotMeasuredError(f"the records do not determine the cost of an iteration: {error}", fix=RECORD) from None
     engines = len({(window.writer, window.engine) for window in windows if window.iterations})
     full = [w.running_mean for w in windows if w.running_mean and w.waiting_mean and w.waiting_mean >= 1]
     engine, measured, assumed = _engine(max_running, max(full, default=0.0), 0.0, 0.0)

@@ -27,7 +27,7 @@ def observed_traffic(job: JobRecords) -> tuple[Traffic, Side]:
             return traffic_of(job, side), side
         except ValueError:
             continue
-    raise TachoscopeError(f"service {job.job} was started, and asked for nothing", fix="look again once it has served requests")
+    raise TachoscopeError(f"service {job.job} received no requests", fix="repeat once it has served requests")
 
 
 def analyze_service(job: JobRecords, *, peak_bytes_per_second: float = 0.0) -> Report:

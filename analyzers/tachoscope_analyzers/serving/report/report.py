@@ -56,8 +56,8 @@ def analyze_traffic(traffic: Traffic, *, job: str, sources: Sequence[Source], pe
     found = _findings(traffic, books, fitted, peak_bytes_per_second, requests)
     if (not total or requests < 1.0) and not found:
         raise TachoscopeError(
-            f"{job} was asked for nothing in {traffic.wall_seconds:.0f} s, so nothing can be said of it",
-            fix="look again while there is load, or for longer: --for 300s",
+            f"{job} received no requests in {traffic.wall_seconds:.0f} s, so there is nothing to analyze",
+            fix="repeat under load, or for longer: --for 300s",
         )
     told = traffic.server != OWN or bool(traffic.engine_states)  # of requests alone nobody can tell what engines did
     ledgers = [ledger for ledger in books.ledgers(engines=told) if ledger.wall_seconds > 0.0]

@@ -79,7 +79,7 @@ def _file(view: TraceView) -> Iterator[Note]:
         if count and name not in _HARMLESS:
             share = percent(count, max(len(trace.events), 1))
             severity: Severity = "warning" if share >= _LOST_PERCENT else "info"
-            yield Note(name, count, "events", severity, _COUNTS.get(name, "events could not be read as they are"))
+            yield Note(name, count, "events", severity, _COUNTS.get(name, "events are malformed"))
     if not len(trace.events):
         yield Note("no_events", 0, "events", "critical", "the trace holds no event: nothing can be concluded")
         return

@@ -88,8 +88,8 @@ def _refuse_unrelated(job: JobTraces) -> None:
     apart = {"nothing_in_common", "no_common_time"} <= set(job.quality["problem"])
     if apart and all(one.rank is None for one in job.summaries.values()):
         raise TachoscopeError(
-            f"nothing says that these {len(job.summaries)} traces are of one job: none names its rank, they share no collective, "
-            "and by their clocks they were not recorded at the same time",
+            f"these {len(job.summaries)} traces do not appear to be of one job: none names its rank, they share no collective, "
+            "and their times do not overlap",
             fix="analyze one at a time, or compare two with --baseline",
         )
 

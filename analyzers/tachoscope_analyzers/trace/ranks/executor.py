@@ -49,7 +49,7 @@ def executor_for(address: str, tasks: int) -> Iterator[Executor]:
             yield executor
         return
     if address != "local":
-        raise TachoscopeError(f"{address!r} is not an executor", fix="it is local or dask://host:port")
+        raise TachoscopeError(f"{address!r} is not an executor", fix="use local or dask://host:port")
     workers = min(usable_cores(), tasks)
     if workers < 2:
         yield InProcess()
@@ -105,7 +105,7 @@ def _wait_for_worker(client: Any, address: str) -> None:
         first.result(timeout=WORKER_SECONDS)
     except TimeoutError:
         raise TachoscopeError(
-            f"the Dask scheduler at {address} has no worker that takes work, {WORKER_SECONDS} s long",
+            f"the Dask scheduler at {address} had no available worker for {WORKER_SECONDS} s",
             fix=f"start workers with `dask worker {address}`; they must see the same files under the same paths",
         ) from None
     finally:

@@ -38,10 +38,10 @@ def trace_files(inputs: Iterable[Path | str]) -> tuple[list[Path], frozenset[Pat
             matches = sorted(file for text in glob.glob(str(item), recursive=True) for file in _files_of(Path(text)))
         else:
             raise TachoscopeError(
-                f"there is no {path}", fix="name trace files, a directory of them, or a pattern such as 'runs/*.json.gz'"
+                f"{path} does not exist", fix="name trace files, a directory of them, or a pattern such as 'runs/*.json.gz'"
             )
         if not matches:
-            raise TachoscopeError(f"there is no trace in {path}", fix=f"traces end with {', '.join(SUFFIXES)}")
+            raise TachoscopeError(f"{path} contains no trace", fix=f"traces end with {', '.join(SUFFIXES)}")
         found.update(dict.fromkeys(matches))
     return sorted(found), frozenset(named)
 

@@ -124,7 +124,7 @@ def test_traces_that_nothing_ties_together_are_not_judged_as_one_job(tmp_path: P
         trace.kernel("k", begin, MS)
         trace.write(tmp_path / f"{name}.json")
 
-    with pytest.raises(TachoscopeError, match="nothing says that these 2 traces are of one job"):
+    with pytest.raises(TachoscopeError, match="these 2 traces do not appear to be of one job"):
         report(read_job([tmp_path], executor=InProcess(), wanted=SummaryOptions(what_if=False)), "planted")
 
 

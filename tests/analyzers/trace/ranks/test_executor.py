@@ -63,7 +63,7 @@ def test_a_container_uses_no_more_cores_than_its_limit(
 
 @pytest.mark.parametrize("address", ["ray://here:1", "cluster", ""])
 def test_an_executor_that_is_not_known_is_one_clear_error(address: str) -> None:
-    with pytest.raises(TachoscopeError, match=r"it is local or dask://host:port"), executor_for(address, 2):
+    with pytest.raises(TachoscopeError, match=r"use local or dask://host:port"), executor_for(address, 2):
         pass
 
 

@@ -175,7 +175,7 @@ def test_a_server_that_sends_without_end_and_no_answer_is_left(tmp_path: Path) -
     pings = bytes.fromhex("0000080600000000000000000000000000") * 4000
     with (
         raw_server(tmp_path / "s", *[pings] * 100),
-        pytest.raises(CallError, match="bytes and no answer among them|no answer within"),
+        pytest.raises(CallError, match="bytes received without an answer|no answer within"),
     ):
         ask(tmp_path / "s", max_bytes=1000, deadline_seconds=5.0)
 

@@ -124,7 +124,7 @@ def test_a_name_that_no_pod_can_have_is_refused(messages: dict[str, Any], field:
     pod = answer.pod_resources.add(name=names["pod"], namespace=names["namespace"])
     pod.containers.add(name=names["container"]).devices.add(resource_name="nvidia.com/gpu", device_ids=[GPU.format(0)])
 
-    with pytest.raises(WireError, match="a name that no pod can have"):
+    with pytest.raises(WireError, match="invalid pod name"):
         decode(answer.SerializeToString())
 
 
