@@ -98,7 +98,7 @@ def _options(
 def demo(
     fault: Annotated[
         Fault,
-        typer.Option(metavar="FAULT", help=f"The fault to cause, by the class it should be reported as: {', '.join(FAULTS)}."),
+        typer.Option(metavar="FAULT", help=f"Fault to cause, by its bottleneck class: {', '.join(FAULTS)}."),
     ] = Fault["input_straggler"],
     steps: Annotated[int, typer.Option(min=30, help="Steps to train.")] = 60,
     store: StoreOption = None,
@@ -107,7 +107,7 @@ def demo(
         bool, typer.Option("--profile", help="Also record three steps with torch's profiler, and put the traces into the store.")
     ] = False,
 ) -> None:
-    """Train a small model in two processes with a real fault, and say where the time went.
+    """Train a small model in two processes with a real fault, and show where the time went.
 
     A real PyTorch DDP training on this machine, on CPU, under the probe; it takes under a minute and needs no GPU.
     """
@@ -139,7 +139,7 @@ def demo(
 
 @COMMANDS.command(rich_help_panel=START, epilog="Examples: `tachoscope doctor`, `tachoscope doctor --format json`")
 def doctor(store: StoreOption = None, format_: JsonOption = TEXT) -> None:
-    """Say what this machine can and cannot collect, and why. Exits with 1 if something needs fixing."""
+    """Show what this machine can and cannot collect, and why. Exits with 1 if something needs fixing."""
     from tachoscope_cli.commands import doctor as doctor_module
     from tachoscope_cli.common.output import console, write_json
 
@@ -158,9 +158,7 @@ def doctor(store: StoreOption = None, format_: JsonOption = TEXT) -> None:
     "`tachoscope run --job resnet -- torchrun --nproc-per-node 2 train.py`",
 )
 def run(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- CMD...", help="The command that trains, as you would type it.")
-    ] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- CMD...", help="The training command.")] = None,
     job: Annotated[
         str | None,
         typer.Option(help="Name that all attempts and nodes of the job share. Default: the scheduler's id, else script and time."),
@@ -171,7 +169,7 @@ def run(
         typer.Option(
             metavar="SECONDS",
             min=0.0,
-            help="After a SIGTERM: time for a command that calls tachoscope.preempted() to end by itself.",
+            help="Time after a SIGTERM for a command that calls tachoscope.preempted() to exit by itself.",
         ),
     ] = 25.0,
     track: Annotated[
@@ -215,14 +213,14 @@ def run(
 )
 def agent(
     config: Annotated[
-        Path | None, typer.Option(help="YAML file; every key has a default, see docs/agent/agent.md. Default: none is read.")
+        Path | None, typer.Option(help="YAML configuration file, see docs/agent/agent.md. All keys have defaults.")
     ] = None,
     store: StoreOption = None,
     spool: Annotated[
         str | None,
         typer.Option(metavar="DIRECTORY", help="Where jobs write. Default: $TACHOSCOPE_SPOOL, else /dev/shm/tachoscope."),
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port of the metrics; 0: any free one. Default: 9465.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any free port. Default: 9465.")] = None,
     dcgm_names: Annotated[
         bool, typer.Option("--dcgm-names", help="Also expose GPU metrics under dcgm-exporter's names, for dashboards made for it.")
     ] = False,
@@ -244,14 +242,12 @@ def agent(
     epilog="Examples: `tachoscope profile --job resnet`, `tachoscope profile --job resnet --steps 20 --store s3://bucket/tachoscope`",
 )
 def profile(
-    job: Annotated[
-        str, typer.Option(help="Name of the running job. The agent's log, and its page /v1/profiles, name those it sees.")
-    ],
-    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Whole steps that each trace should hold.")] = 5,
+    job: Annotated[str, typer.Option(help="Name of the running job, as in the agent's log and on its page /v1/profiles.")],
+    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Whole steps per trace.")] = 5,
     store: StoreOption = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the traces, and say what they show.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the traces and analyze them.")] = True,
 ) -> None:
-    """Record a profiler trace of all ranks of a running job at once, and say where their time goes. The job is not restarted.
+    """Record a profiler trace of all ranks of a running job at once, and analyze it. The job is not restarted.
 
     The job runs under the probe, or has KINETO_USE_DAEMON=1 in its environment and nothing else; its nodes need a running agent.
     The ranks begin at one time, 16 s ahead (30 s with an object store); where nothing tells how long a step takes, a first short
@@ -337,10 +333,12 @@ def verify(
     checkpoints: Annotated[
         list[str] | None, typer.Argument(metavar="CHECKPOINT...", help="Files or folders. Default: all of the job.")
     ] = None,
-    job: Annotated[str | None, typer.Option(help="The job that saved them. Default: the one written last; of paths, any.")] = None,
+    job: Annotated[
+        str | None, typer.Option(help="The job that saved them. Default: the one written last; with paths, any.")
+    ] = None,
     store: StoreOption = None,
     last: Annotated[
-        bool, typer.Option("--last", help="Print only the path of the newest one that is sound, and exit with 1 if none is.")
+        bool, typer.Option("--last", help="Print only the path of the newest valid checkpoint; exit with 1 if there is none.")
     ] = False,
     owner: Annotated[
         int | None,

@@ -65,7 +65,7 @@ def analyze(
     save: Annotated[Path | None, typer.Option(metavar="FILE", hidden=True)] = None,
     device: Annotated[str | None, typer.Option(metavar="NAME", hidden=True)] = None,
 ) -> None:
-    """Say where the time of a job went, what the bottleneck is, and what to do about it.
+    """Show where the time of a job went, what the bottleneck is, and what to do about it.
 
     Judges the job's last attempt, of a long one the newest part. The whole life of a job: `tachoscope goodput`. Profiler traces:
     `tachoscope trace`. An inference server: `tachoscope serving`. Dumps of a flight recorder: `tachoscope hang`. Two runs:

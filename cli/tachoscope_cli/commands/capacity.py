@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption, needs_analysis, store_url
+from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, PricesOption, StoreOption, needs_analysis, store_url
 from tachoscope_cli.common.output import draw, progress, write, write_json
+from tachoscope_cli.common.verdict import OutputOption
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
@@ -25,24 +26,24 @@ def capacity(
     objective: Annotated[
         list[str] | None,
         typer.Option(
-            help="What is to be met, such as ttft_p95=0.5, in seconds; of ttft, itl, tpot, e2e, queue. Can be given several times. "
+            help="Latency objective in seconds, such as ttft_p95=0.5; of ttft, itl, tpot, e2e, queue. Can be given several times. "
             "Default: ttft_p99=2.5, ttft_p95=0.5, itl_p99=0.1."
         ),
     ] = None,
     forecast_rate: Annotated[
-        float | None, typer.Option(min=0.0, help="Requests a second that are to be served: how many replicas does it take?")
+        float | None, typer.Option(min=0.0, help="Expected requests per second, to compute the number of replicas.")
     ] = None,
     max_running: Annotated[
-        int | None, typer.Option(min=1, help="Requests that a replica works on at a time. Default: as recorded, else 256.")
+        int | None, typer.Option(min=1, help="Maximum number of concurrent requests of a replica. Default: as recorded, else 256.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="Name of the accelerator, for the cost: NVIDIA H100 80GB HBM3.")] = None,
-    devices: Annotated[int, typer.Option(min=1, help="Accelerators of one replica.")] = 1,
-    prices: Annotated[Path | None, typer.Option(metavar="FILE", help="Prices of devices, instead of the shipped ones.")] = None,
+    devices: Annotated[int, typer.Option(min=1, help="Accelerators per replica.")] = 1,
+    prices: PricesOption = None,
     format_: FormatOption = TEXT_OF_THREE,
-    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+    output: OutputOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Say at which request rate a server no longer meets its objectives, and what would move that.
+    """Show at which request rate a server no longer meets its objectives, and what would change that.
 
     The recorded traffic is replayed, faster and slower, on a model of the engine whose costs the recording tells. See
     docs/guides/capacity.md.

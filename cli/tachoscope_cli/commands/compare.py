@@ -27,7 +27,7 @@ def compare(
     output: OutputOption = None,
     fail_on: FailOnLevelOption = None,
 ) -> None:
-    """Say what became slower from one run to another, by state, and whether the step as a whole became slower.
+    """Show what became slower from one run to another, by state, and whether the whole step became slower.
 
     For profiler traces it also says which operators and kernels.
     """

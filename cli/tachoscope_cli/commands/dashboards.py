@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from tachoscope_cli.common import answers
-from tachoscope_cli.common.options import TEXT, JsonOption, needs_dashboards, print_notice
+from tachoscope_cli.common.options import TEXT, CheckOption, JsonOption, needs_dashboards, print_notice
 from tachoscope_cli.common.output import end_with_problems, progress
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
@@ -30,14 +30,14 @@ SlosOption = Annotated[
     typer.Option(
         "--slos",
         metavar="PATH",
-        help="Where the objectives are that boards show, and take thresholds from: OpenSLO files, or folders of them. "
+        help="OpenSLO files, or folders of them, whose objectives and thresholds the boards show. "
         "Default: alerts/slos here, else those that came with tachoscope. Can be given several times.",
     ),
 ]
 _SHIPPED = "Default: alerts/policy.yaml here, else the one that came with tachoscope."
 PolicyOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help=f"Where runbooks and the explorer are, which panels link to. {_SHIPPED}"),
+    typer.Option(metavar="FILE", help=f"Policy file with the addresses of runbooks and explorer, which panels link to. {_SHIPPED}"),
 ]
 
 
@@ -56,9 +56,7 @@ def dashboards_build(
     v2: Annotated[
         bool, typer.Option("--v2", help="Write a resource in schema V2 for each board too, for Git Sync and the API of Grafana 13.")
     ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
-    ] = False,
+    check: CheckOption = False,
 ) -> None:
     """Write each board as JSON that Grafana 11 to 13 load. ConfigMaps and resources that are in the folder are kept current.
 
@@ -90,11 +88,11 @@ def dashboards_check(
     ] = None,
     prometheus: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Ask this Prometheus all expressions, and list those that find nothing there."),
+        typer.Option(metavar="URL", help="Run all expressions on this Prometheus, and list those without a result."),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help=f"Ask --prometheus for this moment: {MOMENTS}. Default: now."),
+        typer.Option(metavar="TIME", help=f"Time at which --prometheus is queried: {MOMENTS}. Default: now."),
     ] = None,
     policy: PolicyOption = None,
     slos: SlosOption = None,
@@ -106,7 +104,7 @@ def dashboards_check(
     ] = None,
     exceptions: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where rules are not held, and why. Default: those of the suite."),
+        typer.Option(metavar="FILE", help="File of exceptions from the rules, with reasons. Default: those of the suite."),
     ] = None,
     runbooks: Annotated[
         Path | None,
@@ -158,20 +156,20 @@ def dashboards_push(
         Path | None, typer.Option(metavar="FILE", help="File with the token of a service account that has the role Editor.")
     ] = None,
     token_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Environment variable with that token, instead of a file.")
+        str | None, typer.Option(metavar="NAME", help="Environment variable with the token, instead of a file.")
     ] = None,
-    folder: Annotated[str, typer.Option(metavar="NAME", help="Folder in Grafana, made where it is missing.")] = "tachoscope",
+    folder: Annotated[str, typer.Option(metavar="NAME", help="Folder in Grafana; created if it does not exist.")] = "tachoscope",
     policy: PolicyOption = None,
     slos: SlosOption = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Overwrite boards that somebody has made or changed in Grafana, too.")
+        bool, typer.Option("--overwrite", help="Also overwrite boards that were created or changed in Grafana.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing: say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing: print what would be done.")] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="Send the token over plain http:// to another machine.")] = False,
 ) -> None:
-    """Put the boards into a Grafana. What it has already is left as it is, and what a person has changed there is not touched.
+    """Write the boards to a Grafana. Current boards, and boards that were changed there, are left as they are.
 
-    A Grafana that has the API of dashboards in schema V2 is given that, an older one the schema that it knows.
+    Uses schema V2 if the Grafana has the API for it, else the classic schema.
 
     Exits with 1 if a board was refused.
     """

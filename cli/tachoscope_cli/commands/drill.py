@@ -40,15 +40,15 @@ FAULTS = {
 
 
 def drill(
-    fault: Annotated[str | None, typer.Argument(metavar="CLASS", help=f"What to break: {', '.join(FAULTS)}.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Say what can be drilled, and exit.")] = False,
+    fault: Annotated[str | None, typer.Argument(metavar="CLASS", help=f"The fault to cause: {', '.join(FAULTS)}.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the available drills, and exit.")] = False,
     walk: Annotated[
-        bool, typer.Option("--walk", help="Walk through the alert's runbook, too: run its queries and commands, judge the answers.")
+        bool, typer.Option("--walk", help="Also run the queries and commands of the alert's runbook, and check the answers.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with configurations and logs.")] = False,
     format_: JsonOption = TEXT,
 ) -> None:
-    """Break something for real and see whether the alert reaches its receiver, in time and with all that one needs at 3 a.m.
+    """Cause a real fault and check that the alert reaches its receiver, in time and with a runbook.
 
     A real Prometheus and Alertmanager run on this machine, on loopback only, with windows scaled down, an agent and a workload; in
     about a minute all of it is gone again. Nothing that runs already is touched. Exits with 1 if something was not as it should be.

@@ -27,34 +27,35 @@ _PROXY = "put a proxy in front that asks for a password, and give --proxy-header
 def explore(
     traces: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TRACE...", help="Profiler traces to look at beside the store's: files, directories, patterns."),
+        typer.Argument(metavar="TRACE...", help="Profiler traces beside those in the store: files, directories, patterns."),
     ] = None,
     store: StoreOption = None,
     prometheus: Annotated[
-        str | None, typer.Option(metavar="URL", help="For objectives and the history of pages: the Prometheus that has them.")
+        str | None, typer.Option(metavar="URL", help="Prometheus that has the objectives and the history of alerts.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 8501,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 8501,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address of the pages. Whoever can reach it can see what the store holds.")
+        str,
+        typer.Option(metavar="ADDRESS", help="Address to listen on. Anyone who can reach it can read the store."),
     ] = "127.0.0.1",
     password_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     proxy_header: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Show nothing unless the proxy in front says in this header who asks: X-Forwarded-User."),
+        typer.Option(metavar="NAME", help="Require this header with the user's name from the proxy: X-Forwarded-User."),
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
-        typer.Option(metavar="ADDRESS", help="Where that proxy is: an address or a network. Default: 127.0.0.1. Several times."),
+        typer.Option(metavar="ADDRESS", help="Address or network of the proxy. Default: 127.0.0.1. Can be given several times."),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A name by which browsers ask for the pages, such as the proxy's. Several times."),
+        typer.Option(metavar="NAME", help="Host name that browsers may use, such as the proxy's. Can be given several times."),
     ] = None,
     max_upload: Annotated[
-        int, typer.Option(metavar="MIB", min=0, help="What a person without a store may upload to look at; 0: nothing.")
+        int, typer.Option(metavar="MIB", min=0, help="Maximum size of uploaded traces; 0: uploads are disabled.")
     ] = MOST_UPLOAD_MIB,
 ) -> None:
-    """Look for yourself: jobs, what holds each of them up, profiler traces down to the kernel, comparisons and objectives.
+    """Serve the explorer: jobs and their bottlenecks, profiler traces down to the kernel, comparisons, objectives.
 
     Reads the store and writes nothing into it. Runs until Ctrl-C.
     """

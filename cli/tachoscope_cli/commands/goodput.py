@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tachoscope_cli.common import verdict
-from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOption
+from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, PricesOption, StoreOption
 from tachoscope_cli.common.verdict import FailOnOption, OutputOption
 from tachoscope_cli.inputs.places import places_of
 from tachoscope_core.errors import TachoscopeError
@@ -25,19 +25,17 @@ def goodput(
         list[str] | None,
         typer.Option(
             metavar="SOURCE",
-            help="What the scheduler says of the job, from a FILE, slurm:JOBID or kubernetes:NAMESPACE/NAME: its queue and "
+            help="The scheduler's records of the job, from a FILE, slurm:JOBID or kubernetes:NAMESPACE/NAME: time in the queue and "
             "how long it held its nodes.",
         ),
     ] = None,
-    prices: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Prices of an hour of each device, instead of the shipped ones.")
-    ] = None,
-    maintenance: Annotated[Path | None, typer.Option(metavar="FILE", help="Planned maintenance: its time is in no state.")] = None,
+    prices: PricesOption = None,
+    maintenance: Annotated[Path | None, typer.Option(metavar="FILE", help="Planned maintenance, whose time is excluded.")] = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
     fail_on: FailOnOption = None,
 ) -> None:
-    """Say where the allocated time of a job went over its whole life: failures, recoveries, checkpoints, hangs, lost work.
+    """Show where the allocated time of a job went over its whole life: failures, recoveries, checkpoints, hangs, lost work.
 
     Also how often to save, and what the hours cost.
     """

@@ -20,7 +20,7 @@ def hang(
     output: OutputOption = None,
     fail_on: FailOnOption = None,
 ) -> None:
-    """Say why a job stands still: which rank did not come to a collective, or came to another one.
+    """Show why a job hangs: which rank did not join a collective, or joined another one.
 
     Reads dumps of PyTorch's flight recorder (NCCL, gloo). Nothing in them is executed.
     """

@@ -17,7 +17,7 @@ from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.redaction import redact
 from tachoscope_show.text.safe_text import safe
 
-job_app = typer.Typer(no_args_is_help=True, help="What runs of a job on this machine.")
+job_app = typer.Typer(no_args_is_help=True, help="Processes of a job on this machine.")
 
 
 class TrainingProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,10 +41,10 @@ class TrainingProcess(msgspec.Struct, frozen=True, kw_only=True):
 def job_processes(
     job: Annotated[str, typer.Argument(help="Name of the job.")],
     rank: Annotated[int | None, typer.Option(min=0, help="Only the process of this rank.")] = None,
-    pid: Annotated[bool, typer.Option("--pid", help="Print process ids and nothing else, one a line.")] = False,
+    pid: Annotated[bool, typer.Option("--pid", help="Print process ids only, one per line.")] = False,
     format_: JsonOption = TEXT,
 ) -> None:
-    """Say which processes of this machine are the ranks of a job, without their loader workers.
+    """List the processes of this machine that are ranks of a job, without their loader workers.
 
     Asks the node's agent, which knows them by their own records. Without one it looks for processes below `tachoscope run --job`
     in /proc: as root those of all users, else your own. In Kubernetes a process id is that within the pod.

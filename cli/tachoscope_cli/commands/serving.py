@@ -41,28 +41,28 @@ def serving(
         typer.Option(
             "--for",
             metavar="TIME",
-            help="How long to look. Default: 60s. Of a Prometheus or of records: how far back. Default: 1h.",
+            help="How long to observe a live server. Default: 60s. With a Prometheus or records: how far back. Default: 1h.",
         ),
     ] = None,
     every: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time between two looks. Default: 1s, less for a short look.")
+        str | None, typer.Option(metavar="TIME", help="Time between two samples. Default: 1s, less for a short observation.")
     ] = None,
     prometheus: Annotated[
         str | None, typer.Option(metavar="URL", help="Read the server's metrics from this Prometheus instead.")
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep what was seen there, to be judged again, and for `tachoscope capacity`."),
+        typer.Option(metavar="FILE", help="Save the samples to this file, to analyze them again or with `tachoscope capacity`."),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The accelerator of the server, such as 'NVIDIA H100': what its memory can do at most."),
+        typer.Option(metavar="NAME", help="Accelerator of the server, such as 'NVIDIA H100', for its memory bandwidth."),
     ] = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
     fail_on: FailOnOption = None,
 ) -> None:
-    """Say where the requests of an inference server wait, and what to do about it.
+    """Show where the requests of an inference server wait, and what to do about it.
 
     A live vLLM, SGLang, TGI or Triton is looked at from outside; nothing is installed on it.
     """

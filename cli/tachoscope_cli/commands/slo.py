@@ -12,11 +12,21 @@ import typer
 
 from tachoscope_cli.commands import slo_backtest
 from tachoscope_cli.commands import slo_shared as slo_around
-from tachoscope_cli.commands.slo_shared import PATHS, PrometheusOption, SlosOption, days_of, default, default_slos, samples
+from tachoscope_cli.commands.slo_shared import (
+    PATHS,
+    ForOption,
+    PrometheusOption,
+    SlosOption,
+    days_of,
+    default,
+    default_slos,
+    samples,
+)
 from tachoscope_cli.common import answers
 from tachoscope_cli.common.options import (
     TEXT,
     TEXT_OF_THREE,
+    CheckOption,
     FormatOption,
     JsonOption,
     StoreOption,
@@ -51,12 +61,12 @@ EventsOption = Annotated[
     Path | None,
     typer.Option(
         metavar="PATH",
-        help="Folder of alerts beside the objectives. Default: alerts/events, as for specs, where the specs there are given.",
+        help="Folder of other alerts. Default: alerts/events, found as specs are, if the default specs are used.",
     ),
 ]
 PolicyOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Who owns what, and how they are told. Default: alerts/policy.yaml, as for specs."),
+    typer.Option(metavar="FILE", help="Owners and their notification channels. Default: alerts/policy.yaml, found as specs are."),
 ]
 CatalogueOption = Annotated[
     list[Path] | None,
@@ -76,7 +86,7 @@ def slo_check(
     paths: Annotated[list[Path] | None, typer.Argument(help=PATHS)] = None,
     events: EventsOption = None,
     policy: PolicyOption = None,
-    runbooks: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder of runbooks. Default: as for specs.")] = None,
+    runbooks: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder of runbooks. Default: found as specs are.")] = None,
     generated: Annotated[
         Path | None,
         typer.Option(metavar="PATH", help="Folder of built rules to check too. Default: alerts/generated here, if any."),
@@ -85,11 +95,11 @@ def slo_check(
     retention: Annotated[str, typer.Option(metavar="TIME", help="How long your Prometheus keeps samples.")] = "35d",
     prometheus: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Ask this Prometheus too, whether it has the series and the buckets of the thresholds."),
+        typer.Option(metavar="URL", help="Also check that this Prometheus has the series, and the buckets of the thresholds."),
     ] = None,
     page: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The buckets of one page of metrics, such as an inference server's; a file will do."),
+        typer.Option(metavar="URL", help="Also check the buckets of a metrics page, such as an inference server's: a URL or file."),
     ] = None,
     format_: JsonOption = TEXT,
 ) -> None:
@@ -147,16 +157,15 @@ def slo_build(
     policy: PolicyOption = None,
     catalogue: CatalogueOption = None,
     out: Annotated[Path, typer.Option(metavar="PATH", help="Folder to write to.")] = Path("alerts/generated"),
-    interval: Annotated[str, typer.Option(metavar="TIME", help="Between two evaluations of the rules.")] = "30s",
-    scrape_interval: Annotated[str, typer.Option(metavar="TIME", help="Between two scrapes of your Prometheus.")] = "15s",
+    interval: Annotated[str, typer.Option(metavar="TIME", help="Interval between two evaluations of the rules.")] = "30s",
+    scrape_interval: Annotated[str, typer.Option(metavar="TIME", help="Interval between two scrapes of your Prometheus.")] = "15s",
     scale: Annotated[
-        float, typer.Option(min=1e-4, max=1.0, help="Make all windows shorter, for a fire drill: 0.01 of an hour is 36 s.")
+        float,
+        typer.Option(min=1e-4, max=1.0, help="Factor for all windows, for a fire drill: 0.01 makes an hour 36 s."),
     ] = 1.0,
     runbooks: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH", help="Write the beginnings of runbooks that are missing to this folder. Default: only name them."
-        ),
+        typer.Option(metavar="PATH", help="Folder to write skeletons of missing runbooks to. Default: only list them."),
     ] = None,
     kubernetes: Annotated[
         bool, typer.Option("--kubernetes", help="Write PrometheusRule resources too, for Prometheus' operator.")
@@ -168,9 +177,7 @@ def slo_build(
             help="Label of the PrometheusRule resources, such as release=kube-prometheus-stack. Can be given several times.",
         ),
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing: say which files are not current, and exit with 1 if any.")
-    ] = False,
+    check: CheckOption = False,
 ) -> None:
     """Write rules, their tests and Alertmanager's configuration, made of objectives, alerts and policy.
 
@@ -225,14 +232,11 @@ def slo_report(
     slos: SlosOption = None,
     store: StoreOption = None,
     prometheus: PrometheusOption = None,
-    for_: Annotated[
-        str | None,
-        typer.Option("--for", metavar="TIME", help="Report on so much time up to now. Default: each objective's own period."),
-    ] = None,
+    for_: ForOption = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
 ) -> None:
-    """Say how objectives stand: what was attained, what is left of each budget, how fast it burns, and who burns it.
+    """Report objectives: what was attained, what is left of each error budget, its burn rate, and what spends it.
 
     What has no samples is not measured, and not met.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tachoscope_cli.commands.slo_shared import PrometheusOption, SlosOption, days_of, default_slos, samples
+from tachoscope_cli.commands.slo_shared import ForOption, PrometheusOption, SlosOption, days_of, default_slos, samples
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis
 from tachoscope_cli.common.output import draw, write_json
 from tachoscope_cli.common.verdict import OutputOption
@@ -27,21 +27,19 @@ EPILOG = (
 
 def slo_backtest(
     objective: Annotated[str, typer.Argument(metavar="OBJECTIVE", help="Its name, such as inference-ttft-p99.")],
-    target: Annotated[str | None, typer.Option(metavar="RATIO", help="Another target: 99.5% or 0.995.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="RATIO", help="Target to try: 99.5% or 0.995.")] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(metavar="VALUE", help="Another threshold, in the metric's unit; of a histogram a boundary of its buckets."),
+        typer.Option(metavar="VALUE", help="Threshold to try, in the metric's unit; of a histogram a bucket boundary."),
     ] = None,
     slos: SlosOption = None,
     store: StoreOption = None,
     prometheus: PrometheusOption = None,
-    for_: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="So much time up to now. Default: the objective's own period.")
-    ] = None,
+    for_: ForOption = None,
     format_: JsonOption = TEXT,
     output: OutputOption = None,
 ) -> None:
-    """Say what attainment, budget, pages and tickets would have been with another target or threshold, beside what is committed.
+    """Compare attainment, budget, pages and tickets with another target or threshold to the committed ones.
 
     The alerts' conditions are replayed on what was recorded. See docs/guides/slo-report.md.
     """

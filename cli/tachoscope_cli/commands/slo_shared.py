@@ -29,6 +29,10 @@ PrometheusOption = Annotated[
     str | None,
     typer.Option("--prometheus", metavar="URL", help="Ask this Prometheus. Default: the samples that agents keep in the store."),
 ]
+ForOption = Annotated[
+    str | None,
+    typer.Option("--for", metavar="TIME", help="Length of the period up to now. Default: the objective's own period."),
+]
 
 
 def default(name: str) -> Path:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tachoscope_analyzers.records import load
     from tachoscope_core.storage.store import Store
 
-store_app = typer.Typer(no_args_is_help=True, help="Look into the store of job records, and keep it small.")
+store_app = typer.Typer(no_args_is_help=True, help="List and maintain the store of job records.")
 
 store_app.command("compact", epilog=COMPACT_EXAMPLES)(compact)
 store_app.command("prune", epilog=PRUNE_EXAMPLES)(prune)
@@ -33,7 +33,7 @@ store_app.command("traces", epilog=TRACES_EXAMPLE)(list_traces)
 @store_app.command("ls", epilog="Examples: `tachoscope store ls --limit 5`, `tachoscope store ls --format json`")
 def store_ls(
     store: StoreOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="List so many jobs, the newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs, newest first.")] = 20,
     format_: JsonOption = TEXT,
 ) -> None:
     """List the jobs of the store, the newest first: how they ended, ranks, steps, attempts; of a service its requests."""
@@ -61,10 +61,10 @@ def store_ls(
 @store_app.command("failures", epilog="Examples: `tachoscope store failures`, `tachoscope store failures --format json`")
 def store_failures(
     store: StoreOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="Look at so many jobs, the newest first.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs to read, newest first.")] = 200,
     format_: JsonOption = TEXT,
 ) -> None:
-    """Count failures by host, job and data shard over the jobs of the store, and say who fails more than the others.
+    """Count failures by host, job and data shard over the jobs of the store, and list those that fail more than the others.
 
     Of an attempt only the first failure counts: the others die of it. Preemptions are nobody's failure.
     """
@@ -93,7 +93,7 @@ def store_quarantine(
     job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
     release: Annotated[
         list[str] | None,
-        typer.Option(metavar="SHARD", help="Take this shard off the list: it was fixed. Can be given several times."),
+        typer.Option(metavar="SHARD", help="Remove this shard from the list, since it was fixed. Can be given several times."),
     ] = None,
     store: StoreOption = None,
 ) -> None:

@@ -43,7 +43,7 @@ def trace(
     output: OutputOption = None,
     fail_on: FailOnOption = None,
 ) -> None:
-    """Say where the time of profiler traces went, of one rank or of all, and what to do about it.
+    """Show where the time of profiler traces went, of one rank or of all, and what to do about it.
 
     Traces of PyTorch's profiler, of Nsight Systems (exported), JAX and others in Chrome's format.
     """

@@ -19,18 +19,20 @@ from tachoscope_show.text.safe_text import safe
 
 def watch(
     store: StoreOption = None,
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="From one look at all jobs to the next.")] = 60.0,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Interval between two analyses of all jobs.")] = 60.0,
     workers: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Processes that look at jobs.", show_default="cores, at most 4")
+        int, typer.Option(metavar="N", min=1, help="Number of worker processes.", show_default="cores, at most 4")
     ] = min(os.cpu_count() or 1, 4),
     over: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=10, help="How much of a job is judged, up to the newest step of all ranks; at least 40 steps."
+            metavar="SECONDS",
+            min=10,
+            help="Length of the judged part of a job, up to its newest step; at least 40 steps.",
         ),
     ] = 120.0,
     compact_every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="From one `store compact` of all jobs to the next; 0: never.")
+        float, typer.Option(metavar="SECONDS", min=0, help="Interval between two runs of `store compact`; 0: never.")
     ] = 3600.0,
     lease: Annotated[
         float,
@@ -43,13 +45,13 @@ def watch(
     ] = 0.0,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 9466,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address of the pages. Whoever can reach it can see what jobs do.")
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on. Anyone who can reach it can see what jobs do.")
     ] = "127.0.0.1",
     web_config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="TLS, passwords and tokens of the pages, as of the agent's (docs/agent/agent.md)."),
+        typer.Option(metavar="FILE", help="File with TLS, passwords and tokens, as for the agent (docs/agent/agent.md)."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once, print a line for each live job, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Analyze once, print a line for each live job, and exit.")] = False,
 ) -> None:
     """Watch all live jobs: a report of each every minute, metrics for alerts, and the whole job over all its nodes.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +24,13 @@ StoreOption = Annotated[
         metavar="URL",
         help="Directory or s3:// URL. Default: $TACHOSCOPE_STORE, else the user's data directory.",
     ),
+]
+
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Write nothing: list files that are not current, and exit with 1 if there are any.")
+]
+PricesOption = Annotated[
+    Path | None, typer.Option("--prices", metavar="FILE", help="Prices of a device hour, instead of the built-in ones.")
 ]
 
 TextOrJson = StrEnum("TextOrJson", ["text", "json"])

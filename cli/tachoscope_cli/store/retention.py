@@ -39,7 +39,7 @@ def compact(
         str,
         typer.Option(
             metavar="TIME",
-            help="Compact a job whole that wrote nothing for so long (10m, 2d); of others the days before today.",
+            help="Compact all of a job that has not written for this long (10m, 2d), and the past days of other jobs.",
         ),
     ] = "1h",
     executor: Annotated[
@@ -122,16 +122,16 @@ def _compacted(store: Store, jobs: Sequence[str], at_rest_seconds: float, execut
 def prune(
     records: Annotated[
         str | None,
-        typer.Option(metavar="AGE", help="Remove jobs that wrote nothing for so long (90d), without their traces."),
+        typer.Option(metavar="AGE", help="Remove jobs that have not written for this long (90d), but not their traces."),
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Remove metric samples of days (UTC) that ended so long ago, such as 30d.")
+        str | None, typer.Option(metavar="AGE", help="Remove metric samples of days (UTC) that ended this long ago, such as 30d.")
     ] = None,
     traces: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Remove the oldest profiler traces beyond so many bytes, such as 20GB.")
+        str | None, typer.Option(metavar="SIZE", help="Remove the oldest profiler traces beyond this size, such as 20GB.")
     ] = None,
     nodes: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Remove the status of nodes whose agents wrote nothing for so long.")
+        str | None, typer.Option(metavar="AGE", help="Remove the status of nodes whose agents have not written for this long.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, without removing it.")] = False,
     store: StoreOption = None,
