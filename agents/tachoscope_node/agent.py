@@ -130,7 +130,7 @@ class Agent:
     # --- each tick --------------------------------------------------------------------------------------------------------
 
     def tick(self) -> bool:
-        """Look at the spool and the host once; say whether more waits to be read than one tick may take."""
+        """Read the spool and run the collectors once; return whether more is waiting than one tick may read."""
         now, began = self._clock(), time.perf_counter()
         seconds = min(now - self.ticked_at, 10.0) if self.ticked_at is not None else self.config.tick_seconds
         with self.lock:
@@ -280,7 +280,7 @@ class Agent:
     # --- shipping ---------------------------------------------------------------------------------------------------------
 
     def ship(self, *, everything: bool = False) -> int:
-        """Ship what is due, or everything that can go; return how many ranges went."""
+        """Ship what is due, or everything; return the number of ranges shipped."""
         now = self._clock()
         with self.lock:
             segments = self.follower.to_ship()
@@ -338,7 +338,7 @@ class Agent:
         self.collecting.reconfigure(config)
 
     def finish(self, deadline: float) -> bool:
-        """Read and ship all that is left, until the deadline on the clock; say whether all is in the store."""
+        """Read and ship all that is left until the deadline; return whether all of it is in the store."""
         self.samples.finish()
         with self.lock:
             self.keeper.close()

@@ -46,7 +46,7 @@ class Collecting:
         self.frame = self._frame(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Go on as another configuration wants it; what it does not change goes on with what it has seen."""
+        """Apply another configuration; unchanged collectors keep their state."""
         before, old = self._config, self._own()
         if config.nccl != before.nccl:
             self._nccl, self._ras = self._inspected(config), self._asked_ras(config)

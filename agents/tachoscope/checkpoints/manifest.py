@@ -77,7 +77,7 @@ class Manifests:
             self._thread = thread
 
     def close(self, wait_seconds: float) -> None:
-        """End, at the latest after `wait_seconds`; what is not done by then has no manifest."""
+        """End within `wait_seconds`. Manifests that are not finished by then are dropped."""
         with self._changed:
             self._closing = True
             self._changed.notify()

@@ -59,7 +59,7 @@ class Checkpoints:
     # --- saving ------------------------------------------------------------------------------------------------------------
 
     def save_begin(self) -> CheckpointCall:
-        """Something is about to be saved; a framework's checkpoint holds several such calls."""
+        """A save begins; a framework's checkpoint holds several such calls."""
         self._probe.timeline.enter(phases.CHECKPOINT)  # first, and left last: all that blocks is in the phase
         self._annotations.begin(CHECKPOINT)
         call = self.saves.begin()
@@ -67,7 +67,7 @@ class Checkpoints:
         return call
 
     def save_end(self, *, raised: bool) -> None:
-        """It was saved, or raised: write the record if this was the outermost call and a checkpoint was written."""
+        """The save ended or raised: write the record if it was the outermost call and wrote a checkpoint."""
         call = self.saves.end()
         self._annotations.end()
         self._probe.timeline.leave()
@@ -88,12 +88,12 @@ class Checkpoints:
         call.completion.add_done_callback(done)
 
     def completes_with(self, future: Future[Any]) -> None:
-        """The checkpoint that is being saved is whole only when this is done."""
+        """Complete the checkpoint being saved only when this future is done."""
         self.saves.current.completion = future
         self.saves.current.took_part += 1
 
     def saved_in_background(self, target: Any, began: float) -> None:
-        """Another thread of the job saved to a path while training went on."""
+        """Another thread saved to a path while training continued."""
         call = CheckpointCall(took_part=1, began=began, after_notice=self._notices.poll())
         call.reference = references.reference_of(target)
         file = written(target)
@@ -102,7 +102,7 @@ class Checkpoints:
         self._complete(call, self._probe.steps, background_seconds=time.monotonic() - began, asynchronous=True)
 
     def said_saved(self, *, reference: str | os.PathLike[str], seconds: float, size_bytes: int) -> None:
-        """The job says that it saved a checkpoint in a format of its own."""
+        """The job reports a save in its own format."""
         call = CheckpointCall(reference=references.reference_of(reference), bytes=size_bytes, after_notice=self._notices.poll())
         call.blocking_seconds = seconds
         file = written(reference)
@@ -188,7 +188,7 @@ class Checkpoints:
         return self.loads.begin()
 
     def load_end(self) -> None:
-        """It was read, or raised: write the record if this was the outermost call and what was read is a checkpoint."""
+        """The read ended or raised: write the record if it was the outermost call and read a checkpoint."""
         if self._probe.steps:
             self._probe.timeline.leave()
         call = self.loads.end()
@@ -225,7 +225,7 @@ class Checkpoints:
     # --- the end -----------------------------------------------------------------------------------------------------------
 
     def close(self, *, failed: bool) -> None:
-        """Write what is left; the probe is off already."""
+        """Write what is left. The probe is already off."""
         self._release(None)
         self._manifests.close(LAST_MANIFEST_SECONDS_AFTER_FAILURE if failed else _last_manifest_seconds())
 

@@ -82,7 +82,7 @@ class ShardRecords:
         self._write(records.ShardRead, shard=shard, bytes=max(size_bytes, 0), seconds=seconds)
 
     def failed(self, shard: str, error: BaseException) -> None:
-        """A shard could not be read; what is not its fault is left out."""
+        """Record a failed read, unless the shard is not to blame."""
         if not is_about_shard(error):
             return
         with self._lock:
@@ -146,14 +146,14 @@ class Reading:
         return self
 
     def failed(self, error: BaseException) -> None:
-        """Say that it could not be read, where the reader takes the exception itself."""
+        """Record a failure for readers that handle the exception themselves."""
         with guard.QUIETLY:
             if not self._is_settled:
                 self._is_settled = True
                 RECORDS.failed(_name(self._shard), error)
 
     def set_aside(self) -> None:
-        """Say nothing of it: it was not read to its end, and that is not its fault."""
+        """Drop the record: the shard was not read to its end, which is not its fault."""
         self._is_settled = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -189,7 +189,7 @@ class QuarantineList:
         self._told = ""
 
     def names(self) -> frozenset[str]:
-        """Return the names on the list; of one that cannot be read, what was on it when it last could."""
+        """Return the names on the list, or the last ones known if it cannot be read."""
         now = self._clock()
         if now < self._look_at:
             return self._names

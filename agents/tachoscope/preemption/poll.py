@@ -28,7 +28,7 @@ class NoticePoll:
         self._given = False
 
     def ask_for_job(self) -> bool:
-        """Return whether there is a notice, for a job that will act on it: the first call leaves word that it asks."""
+        """Return whether there is a notice. The first call marks the job as one that acts on notices."""
         if time.monotonic() < self._ask_at:
             return self._given
         if not self._asked:
@@ -40,7 +40,7 @@ class NoticePoll:
         return self.poll()
 
     def poll(self) -> bool:
-        """Return whether there is a notice, now; once there was one there is."""
+        """Return whether there is or was a notice."""
         if self._directory and not self._given:
             self._given = os.path.exists(os.path.join(self._directory, NOTICE))
         return self._given

@@ -45,7 +45,7 @@ class ProfileClient:
         self._ask_at = 0.0
 
     def poll(self, *, idle: bool) -> ProfileOrder | None:
-        """Ask if it is time to, and return what an answer to the question before asks for."""
+        """Send a query if one is due, and return the order of the last answer."""
         try:
             order = self._answer()
             if self._clock() >= self._ask_at:

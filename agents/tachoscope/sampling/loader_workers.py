@@ -49,7 +49,7 @@ class WorkerLines:
         return self._owner == os.getppid()
 
     def send(self, lines: Counter[str]) -> None:
-        """Send what a worker saw, or drop it where the training process does not read."""
+        """Send a worker's samples; dropped if the training process does not read."""
         rows = {line[:_MOST_LETTERS]: count for line, count in lines.most_common(_MOST_LINES)}
         with contextlib.suppress(OSError):
             os.write(self._ends[1], json.dumps(rows).encode() + b"\n")

@@ -55,7 +55,7 @@ class LoopCode:
         self._roles: dict[CodeType, dict[int, Role]] = {}
 
     def add_lines(self, *, models: Sequence[Chain], backward: Chain) -> None:
-        """Take down from which lines models and backward are called."""
+        """Record the source lines from which models and backward are called."""
         for chain in models:
             for code, line in chain:
                 self._mark(code, "models", line)
@@ -63,7 +63,7 @@ class LoopCode:
             self._mark(code, "backwards", line)
 
     def role(self, chain: Chain) -> Role:
-        """Return what a thread at the given stack, outside of all measured phases, is at work for."""
+        """Return the role of a stack that is outside of all measured phases."""
         if any(code.co_filename.endswith(MODEL_FILES) for code, _ in chain):
             return "model"
         calling = [(code, line, marks) for code, line in chain if (marks := self._marks.get(code)) is not None]

@@ -68,7 +68,7 @@ class ModelCalls:
         CALLS = self
 
     def look_for_models(self) -> None:
-        """Find out which classes are called outermost, in the next few steps."""
+        """Find the classes of the outermost calls in the next few steps."""
         if self._discovering or self._discoveries >= MOST_DISCOVERIES or self._module_class.__call__ is not self._original:
             return
         self._discoveries += 1

@@ -15,7 +15,7 @@ class OtherThreads:
 
     @property
     def count(self) -> int:
-        """How many threads of the job's own computed gradients unwatched so far."""
+        """Return how many threads of the job computed gradients unwatched so far."""
         return sum(self._known.values())
 
     def computes(self, watched: int) -> bool:

@@ -80,7 +80,7 @@ class RunningStacks:
         self._handler = _handler(watched, self._taken)
 
     def start(self) -> bool:
-        """Begin, if the calling thread is the main one and neither the job nor the system stands in the way; say so."""
+        """Start if the calling thread is the main one and nothing prevents it; return whether it started."""
         if threading.current_thread() is not threading.main_thread() or not sys.platform.startswith("linux"):
             return False
         try:
@@ -96,7 +96,7 @@ class RunningStacks:
         return self.on
 
     def drain(self) -> list[StackSample]:
-        """Return what was taken since the last call; from any thread."""
+        """Return the stacks taken since the last call. Thread-safe."""
         if not self.on:
             return []
         self._skip_dynamo()
@@ -109,7 +109,7 @@ class RunningStacks:
         return found
 
     def stop(self) -> None:
-        """End; the handler stays, since only the main thread may take it away, and is called no longer."""
+        """Stop. The handler stays installed, since only the main thread may remove it."""
         if self.on:
             self.on = False
             self._libc.timer_delete(self._timer)

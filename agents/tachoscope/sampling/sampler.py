@@ -251,7 +251,7 @@ class Lateness:
         self.before_wait(TICK_SECONDS)
 
     def before_wait(self, seconds: float) -> None:
-        """The thread is about to sleep for so long."""
+        """The thread is about to sleep for `seconds`."""
         self.wait_seconds = seconds
         self._slept_at, self._delay = time.monotonic(), self._run_delay.read()
 

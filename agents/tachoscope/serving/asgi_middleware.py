@@ -209,7 +209,7 @@ class Exchange:
             self.request.failed(error)
 
     def returned(self) -> None:
-        """The app returned; where it had not sent all, the answer is cut off here."""
+        """The app returned; an incomplete answer ends here."""
         self.request.done("client_error" if self._left else "cut" if self.request.status else "server_error")
 
     def _outcome(self) -> str:

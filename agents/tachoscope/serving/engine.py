@@ -40,7 +40,7 @@ class Engine:
         self.reset_after_fork()
 
     def reset_after_fork(self) -> None:
-        """Begin again: in a forked process, where a lock may be held by a thread that is not there."""
+        """Start anew in a forked process, where another thread's lock may be held for ever."""
         self._lock = threading.Lock()
         self._batches = self._loadings = 0
         self._running = 0
@@ -92,7 +92,7 @@ class Engine:
             self._set_gauges(None, _as_integer(waiting, "update(waiting)"), _ratio(kv_used, "update(kv_used)"))
 
     def begin(self, running: int | None, waiting: int | None, kv_used: float | None) -> int:
-        """A batch begins; return when, in nanoseconds."""
+        """Begin a batch; return its start in nanoseconds."""
         self._used()
         with self._lock:
             now = self._pass()
@@ -118,7 +118,7 @@ class Engine:
             self._loadings = max(self._loadings + change, 0)
 
     def cut_window(self) -> dict[str, Any]:
-        """Return the fields of an `EngineWindow` from the last cut until now, and begin the next."""
+        """Return the fields of an `EngineWindow` since the last cut, and start the next."""
         with self._lock:
             now = self._pass()
             window = now - self._began

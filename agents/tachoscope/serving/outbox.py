@@ -83,7 +83,7 @@ class ServiceOutbox:
         self._open.add(number)
 
     def request_ended(self, request: Request) -> None:
-        """A request ended. This is all that its thread does."""
+        """A request ended. Only queues it: the request's thread does no more."""
         if self._closed:
             return
         self._open.discard(request.number)
@@ -93,7 +93,7 @@ class ServiceOutbox:
             self._lost += 1
 
     def abandon(self) -> None:
-        """Let go of the spool without a word: in a forked process the writer is the parent's."""
+        """Release the spool without a record: in a forked process the writer belongs to the parent."""
         self._closed = True
         self._queue.clear()
         self._outbox.close()

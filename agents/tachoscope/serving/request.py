@@ -107,10 +107,10 @@ class Request:
         self._enter(_index(state))
 
     def phase(self, state: str) -> Phase:
-        """Return the context in which the request is in a state; left, it is in the one around it, or in none that is known.
+        """Return a context that is one state of the request; afterwards the enclosing state continues.
 
         Raises:
-            ValueError: no state of that name; the message lists them.
+            ValueError: unknown state; the message lists the valid ones.
         """
         return Phase(self, _index(state))
 
@@ -159,7 +159,7 @@ class Request:
             self._ledger.request_ended(self)
 
     def failed(self, error: BaseException) -> None:
-        """Say that it ended by an exception: a cancelled one has lost its client."""
+        """End the request with an exception; a cancelled one lost its client."""
         if isinstance(error, TimeoutError):
             self.done("timeout")
         elif isinstance(error, asyncio.CancelledError | GeneratorExit):

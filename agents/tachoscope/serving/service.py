@@ -86,7 +86,7 @@ class Service:
         return found
 
     def open(self) -> ServiceOutbox | None:
-        """Begin to record, as the first use does; None, with one line on stderr, where that cannot be."""
+        """Start recording, as the first use does; None, with one line on stderr, if that is not possible."""
         with self._lock:
             if self._outbox is None and not self._broken:
                 try:
@@ -165,7 +165,7 @@ class Services:
         self._hooked = False
 
     def get(self, name: str, *, model: str, version: str, role: Role) -> Service:
-        """Return the one of that name and role; a model and version that are given are its own from now on."""
+        """Return the service of that name and role; a model or version given here replaces its own."""
         with self._lock:
             found = self._services.get((name, role))
             if found is None:

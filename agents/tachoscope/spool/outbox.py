@@ -68,14 +68,14 @@ class Outbox:
         return self._spool.error or self._why or "too many steps waited to be written"
 
     def put(self, step: FinishedStep, device_seconds: dict[str, float]) -> None:
-        """Queue a step; this is all that the training thread does."""
+        """Queue a step. The training thread does no more."""
         if len(self._queue) < MAX_QUEUED_STEPS:
             self._queue.append((step, device_seconds))
         else:
             self._overflow += 1
 
     def flush(self, *, wait: bool = True) -> None:
-        """Write all that is queued; without `wait`, not if another thread is at it."""
+        """Write all that is queued; without `wait`, only if no other thread is writing."""
         if not wait and self._lock.locked():
             return
         thread = threading.get_ident()
@@ -89,7 +89,7 @@ class Outbox:
                 self._writing_thread = 0
 
     def write(self, kind: type[records.Record], **fields: Any) -> None:
-        """Write a record of `kind` at this moment; the envelope is added."""
+        """Write a record of `kind` with the envelope of this moment."""
         self._queue.append([_PendingRecord(kind, fields, time.time(), time.monotonic_ns())])
         self.flush()
 

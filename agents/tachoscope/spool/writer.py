@@ -51,7 +51,7 @@ class SpoolWriter:
         self.error = ""
 
     def append(self, line: bytes, *, lines: int = 1) -> bool:
-        """Write one line, newline included, or several at once; return whether they were kept."""
+        """Write lines, newlines included, with one call; return whether they were kept."""
         try:
             if self._size + len(line) > self._segment_bytes or self._descriptor < 0:
                 if time.monotonic() < self._retry_at:

@@ -83,11 +83,7 @@ class JobWatch:
     _gone_time: float = 0.0
 
     def add_record(self, record: records.AnyRecord, now: float, unix_seconds: float) -> None:
-        """Take a record of any process of the job; `now` is the monotonic clock's.
-
-        Those of who watches from outside are none of a process of the job, and are left alone. So are those that others than ranks
-        write.
-        """
+        """Take a record of a rank of the job; those of other writers are ignored. `now` is monotonic."""
         if record.rank < 0 or isinstance(record, _NO_RANKS):
             return
         if isinstance(record, records.Heartbeat) and "requests_in_flight" in record.signals:
@@ -122,7 +118,7 @@ class JobWatch:
         return process
 
     def add(self, process: WatchedProcess, step_seconds: list[float]) -> None:
-        """Add a process that is known otherwise, and what its last steps took."""
+        """Add a process known from elsewhere, and the seconds of its last steps."""
         self.processes[process.writer] = process
         self._attempts[process.rank] = max(process.attempt, self._attempts.get(process.rank, 0))
         self._recent.extend(step_seconds)
@@ -135,7 +131,7 @@ class JobWatch:
                 process.alive_time = unix_seconds
 
     def add_exit(self, writer: str, unix_seconds: float) -> None:
-        """Note that a process is gone. It is judged at the next `new_events`: add its last records before that."""
+        """Mark a process as ended. It is judged by the next `new_events`, so add its last records first."""
         self.exits.forget(writer)
         process = self.processes.get(writer)
         if process is not None:
@@ -148,7 +144,7 @@ class JobWatch:
             self._ended.append(process)
 
     def new_events(self, now: float) -> list[JobEvent]:
-        """Return what is new: failures in the order in which the processes ended, restarts, a hang."""
+        """Return new events: failures in the order of the exits, restarts, a hang."""
         events, self._events = self._events, []
         ended, self._ended = self._ended, []
         for process in ended:

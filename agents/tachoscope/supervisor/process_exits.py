@@ -20,7 +20,7 @@ class ProcessExits:
         self._pids: dict[str, int] = {}
 
     def follow(self, writer: str, pid: int) -> bool:
-        """Follow the process if `pid` is it: it has a segment of the writer open. In another namespace the number is another's."""
+        """Follow the process `pid` if it has a segment of the writer open; in another namespace the pid is another process's."""
         if pid <= 0 or writer in self._descriptors:
             return False
         try:
@@ -40,14 +40,14 @@ class ProcessExits:
         return writer in self._descriptors
 
     def newly_exited(self) -> list[str]:
-        """Return the writers whose processes ended since the last time, in the order in which they did."""
+        """Return the writers whose processes ended since the last call, in order."""
         found = [self._writers[descriptor] for descriptor, _ in self._poll.poll(0)]  # epoll reports them first in, first out
         for writer in found:
             self.forget(writer)
         return found
 
     def stopped(self, writer: str) -> bool:
-        """Return whether the process is stopped by a signal or a debugger: it will not go on by itself."""
+        """Return whether a signal or debugger has stopped the process."""
         pid = self._pids.get(writer)
         if pid is None:
             return False

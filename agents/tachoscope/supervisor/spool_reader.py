@@ -37,7 +37,7 @@ class RunReader:
         self._done: set[str] = set()
 
     def lines(self) -> list[bytes]:
-        """Return the whole lines that are new; of the steps that a segment gained only the last one, since steps come fast."""
+        """Return new whole lines; of the new steps of a segment only the last."""
         self._find()
         found: list[bytes] = []
         for tail in self._tails.values():
@@ -45,7 +45,7 @@ class RunReader:
         return found
 
     def newly_exited(self) -> list[str]:
-        """Return the writers that no longer hold the lock on their newest segment, each once. `lines` then has their last words."""
+        """Return each writer once that released its newest segment; `lines` then has its last records."""
         newest: dict[str, int] = {}
         for tail in self._tails.values():
             newest[tail.writer] = max(newest.get(tail.writer, -1), tail.number)

@@ -139,7 +139,7 @@ class Timeline:
         return len(self._stack)
 
     def unwind(self, depth: int) -> None:
-        """End the innermost phases until `depth` are open; more than one where an exception skipped their ends."""
+        """End innermost phases until `depth` are open, also after exceptions."""
         while len(self._stack) > depth:
             self.leave()
 
@@ -149,7 +149,7 @@ class Timeline:
         return self.wall.copy(), self.cpu.copy()
 
     def was_evaluation(self, since: Sums, until: Sums) -> None:
-        """Move what was accounted between two `sums` of this step to `evaluation`, but for checkpoints and GC."""
+        """Move what this step accounted between two `sums` to `evaluation`, except checkpoints and GC."""
         for now, before, after in zip((self.wall, self.cpu), since, until, strict=True):
             for phase, start in enumerate(before):
                 if phase not in _KEPT_IN_EVALUATION and phase != EVALUATION:
@@ -175,7 +175,7 @@ class Timeline:
         self._no_grad = self._no_grad or no_grad
 
     def end_evaluation(self) -> None:
-        """It was evaluation: what was accounted since `begin_evaluation` moves there, but for checkpoints and GC."""
+        """Move what was accounted since `begin_evaluation` to evaluation, except checkpoints and GC."""
         if self._snapshot is None:
             return
         self.was_evaluation(self._snapshot, self.sums())
@@ -185,7 +185,7 @@ class Timeline:
             self.phase = OTHER
 
     def cancel_evaluation(self) -> None:
-        """It was training after all (a frozen sub-module in eval mode): the phases stand as they were accounted."""
+        """Keep the phases as accounted: it was training with a frozen sub-module in eval mode."""
         self._eval_trains = self._eval_trains or (self.evaluating and not self._no_grad)
         self._snapshot = None
         self.evaluating = False

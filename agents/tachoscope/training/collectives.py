@@ -63,16 +63,16 @@ class Collectives:
         sums[2] += nanoseconds
 
     def replicated(self, model: Any, size_bytes: int) -> None:
-        """Remember that the gradients of a model, of so many bytes, are exchanged each step; one that is gone counts no longer."""
+        """Remember the bytes of a model's gradients that are exchanged each step, while the model exists."""
         self._replicas[model] = size_bytes
         self.gradient_bytes = sum(self._replicas.values())
 
     def begin_async(self, work: Any, key: Key) -> None:
-        """Remember what an asynchronous call is, until somebody waits for it."""
+        """Remember an asynchronous call until it is waited for."""
         self._works[work] = key
 
     def waited(self, work: Any, nanoseconds: int) -> str:
-        """Add the time that the thread waited for an asynchronous call, and return its kind; empty if nobody saw it begin."""
+        """Add waiting time of an asynchronous call, and return its kind; empty if its start was not seen."""
         key = self._works.pop(work, None)
         if key is None:
             return ""

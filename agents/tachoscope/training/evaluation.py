@@ -36,7 +36,7 @@ class EvaluationRule:
         self._last_model: weakref.ref[Any] | None = None
 
     def batch_asked(self, loader: object) -> bool:
-        """A loader is asked for a batch. Say whether the batches since the last call with gradients were of an evaluation."""
+        """A batch is requested. Return whether the batches since the last call with gradients were an evaluation."""
         evaluated = self._began is not None and self._after is not None
         if evaluated:
             assert self._began is not None
@@ -59,7 +59,7 @@ class EvaluationRule:
             self._after = self._timeline.sums()
 
     def called_with_gradients(self, module: Any) -> None:
-        """A model is called with gradients: it is trained, and so is what it is called with."""
+        """A model is called with gradients: it and its inputs are trained."""
         if self._last_model is None or self._last_model() is not module:
             self._last_model = weakref.ref(module)
             self._trained.update(_parameters(module))

@@ -81,7 +81,7 @@ class Checks:
         return step % self.every == 0 or self._bad_losses == 1
 
     def run(self) -> dict[str, Any] | None:
-        """Return the fields of an `IntegrityEvent`, None without parameters. A fault ends the checks and raises nothing."""
+        """Return the fields of an `IntegrityEvent`, or None without parameters. Faults end the checks and are not raised."""
         if self._broken:
             return None
         try:

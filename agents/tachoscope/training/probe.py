@@ -57,7 +57,7 @@ class Probe:
     """Reports calls of models to the machine, once torch is there."""
 
     def open(self, identity: ident.Identity, directory: Path) -> None:
-        """Begin to watch this process; nothing is written before its first backward or explicit step."""
+        """Start watching this process. Nothing is written before its first backward or explicit step."""
         self.identity = identity
         self.directory = directory
         self.outbox = Outbox(identity, directory, waits=True)  # for this to turn out a process that trains
@@ -106,7 +106,7 @@ class Probe:
     # --- the training thread -------------------------------------------------------------------------------------------
 
     def in_watched_thread(self) -> bool:
-        """Return whether the calling thread is the one that is watched; the first that trains is. Never raises."""
+        """Return whether this is the watched thread, which is the first that trains. Never raises."""
         try:
             if not self.on:
                 return False
@@ -121,7 +121,7 @@ class Probe:
         return True
 
     def begin_phase(self, phase: int) -> bool:
-        """Begin a phase, if the calling thread is watched; say whether it did, and `end_phase` is to be called. Never raises."""
+        """Begin a phase if this is the watched thread, and return whether `end_phase` must be called. Never raises."""
         try:
             if not self.in_watched_thread():
                 return False
@@ -165,7 +165,7 @@ class Probe:
         return worker_pids(self.machine.loader)
 
     def flush(self) -> None:
-        """Write what is queued, and look whether a profile is wanted."""
+        """Write what is queued, and check for profile requests."""
         self.outbox.flush()
         self.checkpoints.flush()
         self.profiles.poll()
@@ -262,12 +262,12 @@ class Probe:
             self.stop_after_fault(error)
 
     def failed(self, error: BaseException) -> None:
-        """Remember that the training failed; the message stays out of the record, since it may hold secrets."""
+        """Remember that training failed. The message is not recorded, since it may contain secrets."""
         if not (isinstance(error, SystemExit) and not error.code):  # sys.exit() is an ordinary end
             self._failure = type(error).__name__
 
     def on_exception(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        """Remember that the process fails, and let the next hook print it."""
+        """Remember that the process fails, and call the next hook."""
         with guard.QUIETLY:
             self.failed(value)
         self._next_hook(kind, value, trace)
@@ -298,7 +298,7 @@ class Probe:
                 self.open(self.identity, self.directory)
 
     def close(self) -> None:
-        """Write the last records and release the spool; the process may go on without being watched."""
+        """Write the last records and release the spool. The process may continue unwatched."""
         if not self.on:
             return
         self.on = False

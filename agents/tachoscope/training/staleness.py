@@ -65,7 +65,7 @@ class Updates:
                 self._write()
 
     def close(self) -> None:
-        """Write what was counted and release the spool; a later call opens another writer."""
+        """Write the counts and release the spool. A later call opens another writer."""
         with self._lock:
             self._write()
             if self._outbox is not None:

@@ -37,7 +37,7 @@ class StepRule:
         self._feeding = None
 
     def optimizer_stepped(self, optimizer: object, *, nested: bool) -> bool:
-        """Return whether a step of the job ends here; `nested`: within the step of another optimizer, or of its own base class."""
+        """Return whether a step of the job ends; `nested`: within another optimizer's step or its base class."""
         self._stepped = True
         if self.explicit or nested:
             return False

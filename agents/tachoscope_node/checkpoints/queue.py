@@ -159,7 +159,7 @@ class VerifyQueue:
                     self._rejected["over_limit"] += 1
 
     def next(self, now: float) -> Task | None:
-        """Return what to read back now: each job in its turn, what was never read before what is due again, the newest first."""
+        """Return the next task: jobs in turn, unread checkpoints before due repeats, newest first."""
         with self._lock:
             for name, checks in sorted(self.jobs.items(), key=lambda item: item[1].served_at):
                 known = _due(checks, now)
@@ -173,7 +173,7 @@ class VerifyQueue:
         return None
 
     def done(self, task: Task, verdict: ReadBack, now: float) -> bool:
-        """Note a result; say whether it counts: not if the checkpoint was saved again meanwhile, or has to be read once more."""
+        """Note a result; return whether it counts. It does not if the checkpoint was saved again, or must be read again."""
         with self._lock:
             checks = self.jobs.get(task.job)
             known = checks.known.get(task.checkpoint.reference) if checks is not None else None

@@ -75,7 +75,7 @@ class Verifier:
         self.queue.again_seconds, self.queue.most_jobs = settings.verify_again_seconds, limits.jobs
 
     def apply(self, segment: Segment, lines: list[bytes]) -> None:
-        """Take from a segment's new lines what is said of checkpoints."""
+        """Read what new lines of a segment say about checkpoints."""
         if not self.settings.verify or segment.address is None:
             return
         for record in parse(lines):
@@ -98,7 +98,7 @@ class Verifier:
             self._stop.wait(_LOOK_SECONDS)
 
     def step(self) -> bool:
-        """Verify one checkpoint, if one is due; say whether one was."""
+        """Verify one checkpoint if one is due; return whether one was."""
         task = self.queue.next(self._clock()) if self.settings.verify else None
         if task is None:
             return False
@@ -163,7 +163,7 @@ class Verifier:
         return self.queue.families(live_jobs)
 
     def close(self) -> None:
-        """End; what is being read is read again by the next agent."""
+        """Stop. An unfinished checkpoint is read again by the next agent."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(5.0)

@@ -101,7 +101,7 @@ class Frame:
         self._families = self._snapshot(now)  # also where nothing was due: for how long one has failed grows
 
     def families(self) -> list[Family]:
-        """Return what the last runs gave, and how each collector is. May be called from any thread."""
+        """Return the results of the last runs, and the state of each collector. Thread-safe."""
         return list(self._families)
 
     def close(self) -> None:

@@ -196,7 +196,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def state_path(self) -> Path:
-        """The directory for what must outlive a restart: /var/lib/tachoscope for root, else the user's own."""
+        """State directory: /var/lib/tachoscope for root, else the user's own."""
         if self.state:
             return Path(self.state)
         if os.geteuid() == 0:
@@ -210,5 +210,5 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def flush_seconds(self) -> float:
-        """Oldest that a record may be before it is in the store."""
+        """Maximum age of a record before it is in the store, in seconds."""
         return self.flush.seconds or (300.0 if "://" in self.store_url else 5.0)

@@ -39,7 +39,7 @@ class Inventory:
         return self._expected or self._most
 
     def with_known_index(self, gpu: Gpu) -> Gpu:
-        """Return the GPU under the index that it had when it was first seen. May be called from any thread."""
+        """Return the GPU with the index it had when first seen. Thread-safe."""
         before = self._gpus.get(gpu.uuid)
         return replace(gpu, index=before.index) if before else gpu
 

@@ -193,10 +193,10 @@ class JobRegistry:
     def count_ends(
         self, now: float, by_host: Callable[[EndedAttempt], bool], all_read: Callable[[str], bool] = lambda _: True
     ) -> bool:
-        """Count the attempts that ended; say whether anything changed.
+        """Count ended attempts; return whether anything changed.
 
         Args:
-            by_host: says whether the node itself was at fault. all_read: says whether all that was written of a job is read.
+            by_host: returns whether the node itself was at fault. all_read: returns whether all records of a job were read.
         """
         ended = [job for job in self.jobs.values() if job.ending.open and job.idle_since is not None and all_read(job.name)]
         for job in ended:
@@ -209,7 +209,7 @@ class JobRegistry:
             self.finished.waiting.append(ended)
 
     def set_held(self, job: Job, *, held: bool, now: float) -> None:
-        """Note that this agent watches a job from now on, or no longer."""
+        """Note whether this agent watches a job."""
         job.held = held
         if held:
             job.idle_since = None
@@ -282,8 +282,8 @@ class JobRegistry:
         open_steps.add_step(job, rank, step, part)
 
     def settle(self) -> None:
-        """Settle the steps to which no rank of this node will add. For the end of a look: a rank's end may be read before another's
-        first record.
+        """Settle steps that no other rank of this node will join. Called at the end of a tick: a rank's end may be read before
+        another's first record.
         """
         for job in self.jobs.values():
             open_steps.settle(job)
@@ -300,7 +300,7 @@ class JobRegistry:
         job.ending.told = job.ending.told or saved.after_notice
 
     def writer_gone(self, job: str, writer: str, now: float) -> None:
-        """Note that a process is gone: one that did not say that it ends was killed."""
+        """A process is gone. Without an end record it was killed."""
         self.services.writer_gone(job, writer, now)
         found = self.jobs.get(job)
         if found is None:
@@ -320,7 +320,7 @@ class JobRegistry:
         self._idle_if_ended(job, now)
 
     def stand_still(self, now: float, all_read: Callable[[str], bool] = lambda _: True) -> bool:
-        """Count how long ranks of jobs that are read to their ends have hung so far; say whether anything changed."""
+        """Add hang time of ranks whose jobs are fully read; return whether anything changed."""
         grown = [
             account.stands_still(job, rank, now, self._hang_seconds)
             for job in self.jobs.values()

@@ -150,10 +150,10 @@ class ShardWatch:
             job.is_saved = job.is_synced = False
 
     def decide(self, now: float) -> list[Quarantined]:
-        """Put on the lists what belongs there, write the lists that changed, and return what is new on them.
+        """Put failing shards on the lists, write changed lists, and return the new entries.
 
         Args:
-            now: seconds of a monotonic clock: a list on which nothing is new is written every few seconds only.
+            now: monotonic seconds; a list without new entries is written every few seconds only.
         """
         with self._lock:
             new: list[Quarantined] = []
@@ -172,7 +172,7 @@ class ShardWatch:
                     self._save(name, job, job.saved_at)
 
     def listed_count(self, job: str) -> int | None:
-        """Return how many shards of a job are on its list, None if nothing is known of its shards."""
+        """Return the number of listed shards of a job, or None if its shards are unknown."""
         with self._lock:
             found = self._jobs.get(job)
             return len(shard_quarantine.listed_names(found.shards)) if found is not None else None

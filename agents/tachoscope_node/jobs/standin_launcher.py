@@ -73,7 +73,7 @@ class StandInLauncher:
             held.watch.add_record(record, self._clock(), self._unix_clock())
 
     def before_reading(self) -> None:
-        """Ask which processes are gone: their last words are read next."""
+        """Find ended processes, whose last records are read next."""
         for held in self._held.values():
             for writer in held.watch.exits.newly_exited():
                 held.watch.add_exit(writer, self._unix_clock())
@@ -158,7 +158,7 @@ class StandInLauncher:
             self._live.set_held(job, held=False, now=now)
 
     def record_notice(self, job: Job, said: notice_file.Notice) -> None:
-        """Write down that the node will be taken away from a job that runs here."""
+        """Record a preemption notice for a running job."""
         held = self._held.get(job.name)
         to = held.records if held is not None else self._records(job)
         to.write(records.PreemptionNotice, source=said.source, time=said.time, deadline=said.deadline)

@@ -53,7 +53,7 @@ class AttemptEnding(msgspec.Struct):
             self.open, self.since = True, at
 
     def process_failed(self, attempt: int, reason: str) -> None:
-        """Note that a process failed: the first one of an attempt counts, the others may only have followed it."""
+        """A process failed. The first failure of an attempt counts, since later ones may follow from it."""
         if attempt > self.failed_attempt:
             self.failed_attempt, self.failure = attempt, reason[:64]
 
@@ -179,7 +179,7 @@ class Job(msgspec.Struct):
         return [rank for rank in self.ranks.values() if not rank.ended]
 
     def recovered(self, seconds: float) -> None:
-        """Note that the job does new steps again, so long after it failed."""
+        """The job does new steps again, `seconds` after it failed."""
         self.recovery.observe(max(seconds, 0.0), RECOVERY_SECONDS.buckets)
         self.failed_at = None
 

@@ -86,7 +86,7 @@ class NcclCollector:
 
     @property
     def active(self) -> bool:
-        """Whether a file that is followed has operations in it: then its process has started up."""
+        """Whether a followed file contains operations: its process has started up."""
         return any(tail.sound for tail in tuple(self._files.tails.values()))
 
     def collect(self) -> list[Family]:
@@ -116,7 +116,7 @@ class NcclCollector:
         return families
 
     def close(self) -> None:
-        """Let go of the files, unless a run hangs in one of them."""
+        """Release the files, unless a run hangs in one."""
         if self._running.acquire(blocking=False):
             self._files.close()
             self._running.release()

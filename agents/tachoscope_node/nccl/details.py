@@ -57,7 +57,7 @@ class Details:
         self._last = clock()
 
     def add_operation(self, member: Member, operation: Operation) -> None:
-        """Write a sampled operation's record, if there are not too many."""
+        """Write a record of a sampled operation, up to a limit."""
         now = self._clock()
         self._allowed = min(self._allowed + (now - self._last) * RECORDS_PER_SECOND, RECORDS_PER_SECOND * _BURST_SECONDS)
         self._last = now

@@ -89,7 +89,7 @@ class Files:
         return now - self._grew_at[key] > (GONE_SECONDS if key in self._gone else IDLE_SECONDS)
 
     def read(self, most_bytes: int) -> Iterator[tuple[Tail, list[bytes]]]:
-        """Yield lists of new lines, of about so many bytes in all; each file may have its part of them, and what others leave."""
+        """Yield lists of new lines, about `most_bytes` in all, shared fairly among the files."""
         keys = list(self.tails)
         self._turn = (self._turn + 1) % len(keys) if keys else 0
         keys = keys[self._turn :] + keys[: self._turn]
@@ -104,7 +104,7 @@ class Files:
             most_bytes = max(most_bytes - (tail.read - before), 0)
 
     def release(self, rotate_bytes: int) -> None:
-        """Give back the space of what was read."""
+        """Free the space of lines that were read."""
         for tail in self.tails.values():
             try:
                 tail.release(rotate_bytes)

@@ -31,7 +31,7 @@ class NcclSums:
         self._sums: dict[Labels, _Sum] = {}
 
     def add(self, job: str, group: str, operation: Operation, carried: float, now: float) -> None:
-        """Add an operation of a job (empty: not known) in a process group, which carried so many bytes over the bus."""
+        """Add an operation that carried `carried` bytes over the bus; an empty job is unknown."""
         key = job, group, operation.collective, size_class(operation.size_bytes)
         sums = self._sums.get(key)
         if sums is None:

@@ -70,7 +70,7 @@ class Tail:
             self.read, self._unpunched, self._in_long_line = 0, 0, False
 
     def skip_to(self, most_behind: int) -> None:
-        """Leave out what is more than so many bytes behind the end, up to the end of a line."""
+        """Skip to at most `most_behind` bytes before the end, at the start of a line."""
         if self.size - self.read > most_behind:
             self.skipped += self.size - most_behind - self.read
             self.read, self._in_long_line = self.size - most_behind, True
@@ -129,6 +129,6 @@ class Tail:
         self.released += length
 
     def close(self) -> bool:
-        """Let go of the file; say whether a line at its end is cut."""
+        """Close the file; return whether its last line is incomplete."""
         os.close(self._descriptor)
         return self.read < self.size

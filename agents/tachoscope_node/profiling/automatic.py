@@ -57,7 +57,9 @@ class Automatic:
         self._now: Mapping[str, Measured] = {}
 
     def reason(self, job: str, now: float) -> str:
-        """Return why a job is to be profiled now, or nothing; `now` is monotonic. Once it said why it is silent for hours."""
+        """Return why a job should be profiled now, or an empty string. After a reason it stays silent for hours. `now` is
+        monotonic.
+        """
         if now - self._looked >= _SAMPLE_SECONDS:
             self._looked = now
             self._sample(now)

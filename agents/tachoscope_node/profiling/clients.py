@@ -151,7 +151,7 @@ class Clients:
             return {pid: str(found) for pid, (_, found) in self._heard.items() if isinstance(found, UnknownError)}
 
     def jobs(self) -> dict[str, dict[int, ClientProcess]]:
-        """Return the processes by job and rank; a job's are one user's, that of the process first heard."""
+        """Return the processes by job and rank, of the user whose process asked first."""
         with self._lock:
             self._drop(self._clock())
             found = [who for _, who in self._heard.values() if isinstance(who, ClientProcess)]

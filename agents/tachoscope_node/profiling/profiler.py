@@ -97,7 +97,7 @@ class Profiler:
             self._thread.start()
 
     def close(self) -> None:
-        """End, and let go of sockets and files; what is being recorded is lost."""
+        """Stop, and release sockets and files. Running recordings are lost."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(5.0)
@@ -119,7 +119,7 @@ class Profiler:
     # --- each second ------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Look for requests, and go on with those that are taken."""
+        """Look for requests, and advance those accepted."""
         self._open_endpoints()
         jobs = self.clients.jobs()
         self._tell_of(jobs)

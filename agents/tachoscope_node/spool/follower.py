@@ -228,7 +228,7 @@ class Follower:
         return True
 
     def read(self, now: float, apply: Apply, seconds: float) -> set[Owner]:
-        """Read what was appended to all segments, each directory within its rate; return of whom something is left to read."""
+        """Read new lines of all segments within each directory's rate; return whose segments have more."""
         most = max(int(self.limits.bytes_per_second * seconds), CHUNK_BYTES)
         left = most * _DIRECTORIES_AT_ONCE
         unread: set[Owner] = set()
@@ -308,7 +308,7 @@ class Follower:
         return None
 
     def take_locks(self) -> None:
-        """Become the one who ships, in each directory that has segments and that nobody else ships."""
+        """Take the shipper's lock in each directory with segments that nobody else ships."""
         for directory in self.directories.values():
             if directory.lock is None and directory.segments:
                 try:
@@ -328,7 +328,7 @@ class Follower:
         ]
 
     def drop_done(self, now: float, retention_seconds: float) -> list[Segment]:
-        """Let go of segments that are finished and shipped, or gone, and remove their files; return them."""
+        """Remove the files of segments that are finished and shipped; return these segments, and those whose files are gone."""
         done = []
         for directory in self._all():
             for segment in list(directory.segments.values()):

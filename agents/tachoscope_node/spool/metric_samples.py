@@ -76,7 +76,7 @@ class Samples:
             self._current = None
 
     def finish(self) -> None:
-        """Let the file that is being written go as well."""
+        """Close the current file, so that it is shipped too."""
         self._current = None
 
     def ship(self) -> int:

@@ -52,7 +52,7 @@ class Owners:
         self.known = known
 
     def may_write(self, job: str, writer: Owner, directory: str) -> bool:
-        """Return whether somebody's records of a job are taken; the first becomes its owner. An agent may write of every job."""
+        """Return whether an owner's records of a job are accepted. The first writer owns the job; agents may write of every job."""
         if writer.uid == os.geteuid() and directory.startswith(AGENT_DIRECTORY):
             return True
         owner = self.known.get(job)
@@ -61,6 +61,6 @@ class Owners:
         return owner == writer
 
     def keep_only(self, kept: Collection[str]) -> None:
-        """Forget the owners of all jobs but these."""
+        """Forget the owners of all other jobs."""
         for job in self.known.keys() - set(kept):
             del self.known[job]

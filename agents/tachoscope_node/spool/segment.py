@@ -151,7 +151,7 @@ class Segment:
         return data
 
     def writer_lives(self) -> bool:
-        """Whether a process holds the segment's lock. Ask only when it has content: its writer takes the lock before that."""
+        """Whether a process holds the segment's lock. Only valid once it has content, since writers take the lock first."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -160,7 +160,7 @@ class Segment:
         return False
 
     def finish(self) -> bool:
-        """Note that nothing will be appended any more; say whether a line that its writer did not end is lost."""
+        """Note that nothing more will be appended; return whether an incomplete last line is lost."""
         self.finished = True
         rest = self.size() - self.read
         if self._skipping_from is not None:
@@ -177,7 +177,7 @@ class Segment:
             return False
 
     def remove(self) -> None:
-        """Delete the file, if the name still leads to this one."""
+        """Delete the file if the name still refers to this segment."""
         with contextlib.suppress(FileNotFoundError):
             if self.is_there():
                 os.unlink(self._place, dir_fd=self._dir_fd)

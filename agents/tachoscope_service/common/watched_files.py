@@ -16,7 +16,7 @@ class WatchedFiles:
         self._next_look = 0.0
 
     def changed(self, now: float) -> bool:
-        """Return whether one is another than it was; looks every ten seconds, by the monotonic clock `now`."""
+        """Return whether a file changed; checks every ten seconds, `now` is monotonic."""
         if now < self._next_look:
             return False
         self._next_look = now + LOOK_SECONDS

@@ -81,7 +81,7 @@ class Auth:
         return AuthResult.REFUSED
 
     def close(self, *, wait: bool) -> None:
-        """End the worker thread. Those who still wait are told to come again: their answer would be of yesterday's users."""
+        """Stop the worker thread. Pending requests become BUSY: their answer would use outdated users."""
         with self._lock:
             self._closed = True
             waiting = [later for waiters in self._waiting.values() for later in waiters]

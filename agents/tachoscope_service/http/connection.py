@@ -58,7 +58,7 @@ class Connection(TransportProtocol):
         """Whether one request is answered and nothing of the next is here."""
 
     def opened(self) -> None:
-        """Give the client time for its first request."""
+        """Start the time limit of the first request."""
         self.set_timer(self.limits.head_seconds, self.too_slow)
 
     def on_data(self, data: bytes) -> None:
@@ -66,7 +66,7 @@ class Connection(TransportProtocol):
         self._advance()
 
     def refused(self, reason: str) -> None:
-        """Count a client that was sent away."""
+        """Count a rejected client."""
         self._host.count(reason)
 
     def on_closed(self) -> None:
@@ -74,12 +74,12 @@ class Connection(TransportProtocol):
         self._host.forget(self)
 
     def retire(self) -> None:
-        """End a connection that waits for another request: under a new configuration it must be made again."""
+        """Close an idle connection: it must be opened again under the new configuration."""
         if self._between:
             self.close()
 
     def too_slow(self) -> None:
-        """Say why, if the client has begun a request and not ended it."""
+        """Answer with an error if a request was begun and not completed in time."""
         if self.busy or not self._http.started:
             super().too_slow()
             return
@@ -153,7 +153,7 @@ class Connection(TransportProtocol):
         self.write(head, b"" if head_only else response.body)
 
     def written(self) -> None:
-        """Wait for the next request, or end."""
+        """Wait for the next request, or close."""
         self.busy = False
         self.served = self.served or self._allowed
         self._allowed = False

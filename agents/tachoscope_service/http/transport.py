@@ -166,18 +166,18 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
     # What the connection's purpose calls.
 
     def set_timer(self, seconds: float, otherwise: Callable[[], None]) -> None:
-        """Set the one timer."""
+        """Set the connection's only timer."""
         self.stop_timer()
         self._timer = self.loop.call_later(seconds, otherwise)
 
     def stop_timer(self) -> None:
-        """Have patience."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def reading(self, *, on: bool) -> None:
-        """Listen to the client, or let the kernel keep what it says."""
+        """Resume or pause reading from the client."""
         if self._transport is None or self._transport.is_closing() or self._at_eof:
             return
         if on:
@@ -186,7 +186,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
             self._transport.pause_reading()
 
     def write(self, head: bytes, body: bytes) -> None:
-        """Send both; `written` is called when that is done, at once if the kernel takes it."""
+        """Send head and body; `written` is called when both are with the kernel."""
         self._writing = True
         self._pending = memoryview(body)[_CHUNK:]
         self.set_timer(self.limits.write_seconds, self._check_progress)
@@ -195,12 +195,12 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
         self._pump()
 
     def too_slow(self) -> None:
-        """Send the client away because it takes too long."""
+        """Close the connection of a client that takes too long."""
         self.refused("too_slow")
         self.close()
 
     def close_gracefully(self) -> None:
-        """End the connection so that our last word arrives: closing while the client still talks would destroy it on its way."""
+        """Close so that the answer arrives: closing while the client still sends would discard it."""
         self._lingering = True
         self.set_timer(self.limits.linger_seconds, self.close)
         if self._tls is not None and self._tls.established:

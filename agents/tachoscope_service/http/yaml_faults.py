@@ -87,7 +87,7 @@ class Reader:
         return self.file.parent / value
 
     def warn_if_open(self, key: str, target: Path) -> None:
-        """Log that everybody may read a secret. Not a fault: Kubernetes mounts secrets like that unless told otherwise."""
+        """Log that a secret is readable by all users. Not a fault: Kubernetes mounts secrets like this by default."""
         if target.stat().st_mode & stat.S_IROTH:
             _log.warning("%s: %s %s is readable by all users: chmod o-r", self.file, key, target)
 

@@ -159,7 +159,7 @@ class HeardProcess:
         return self.beats[bisect_right(self.times, start) : bisect_right(self.times, end)]
 
     def goes_on(self, start: float, end: float, *, gap_seconds: float) -> bool:
-        """Return whether they go on from `start` to `end`, with no gap longer than that."""
+        """Return whether heartbeats continue from `start` to `end` without a longer gap."""
         first, last = bisect_right(self.times, start), bisect_right(self.times, end)
         edges = [start, *self.times[first:last], end]
         return max(b - a for a, b in pairwise(edges)) <= gap_seconds

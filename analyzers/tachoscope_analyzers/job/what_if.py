@@ -135,7 +135,7 @@ class WhatIf:
         return np.asarray(longest + (0.0 if TRANSFER in whole else transfer))
 
     def known(self, removals: Collection[Removal]) -> list[Removal]:
-        """Return those that this job can be asked to do without, in their order."""
+        """Return the removals that this job supports, in order."""
         states = {*self._own} - {WORK} | ({TRANSFER} if self._steps.transfer_measured else set())
         return [
             one
@@ -144,7 +144,7 @@ class WhatIf:
         ]
 
     def offers(self) -> list[Offer]:
-        """Return what can be taken out, what saves most first: states of all ranks, and what single ranks are late by."""
+        """Return possible removals by savings: states of all ranks, and what single ranks are late by."""
         least = _LEAST_SHARE * self.measured.seconds
         latest = sum(self._steps.own.values(), np.zeros_like(self._steps.wall)).argmax(axis=1)
         rows = np.arange(len(latest))
@@ -202,7 +202,7 @@ class WhatIf:
         return min(now * (kept / done) * float(self._losses.step.sum() / left.sum()), 1.0)
 
     def of_finding(self, finding: Finding) -> list[Removal]:
-        """Return what to take out to be rid of a finding; none where that cannot be said in states and ranks."""
+        """Return the removals that undo a finding; empty if it is not about states and ranks."""
         bottleneck = BY_SLUG.get(finding.class_)
         if bottleneck is None:
             return []

@@ -75,16 +75,16 @@ class DcgmCollector:
         """The last codes by UUID, of every GPU that it has told of."""
 
     def readings(self) -> tuple[Reading, ...]:
-        """Return what the exporter last said, nothing if that failed or is too long ago. May be called from any thread."""
+        """Return the exporter's last readings; empty if it failed or they are too old. Thread-safe."""
         at, readings = self._last
         return readings if self._clock() - at <= STALE_SECONDS else ()
 
     def expected(self) -> int:
-        """Return how many GPUs there should be. May be called from any thread."""
+        """Return the expected number of GPUs. Thread-safe."""
         return self._known.expected
 
     def driver(self) -> str:
-        """Return `works` while the exporter reports GPUs, else `absent`. May be called from any thread."""
+        """Return `works` while the exporter reports GPUs, else `absent`. Thread-safe."""
         return "works" if self.readings() else "absent"
 
     def close(self) -> None:

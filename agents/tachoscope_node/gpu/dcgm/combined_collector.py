@@ -55,15 +55,15 @@ class JoinedCollector:
         self._failure: NoDataError | PartialError | None = None
 
     def readings(self) -> tuple[Reading, ...]:
-        """Return what the GPUs last said: those that are down too. May be called from any thread."""
+        """Return the last readings of all GPUs, also of those that are down. Thread-safe."""
         return self._readings
 
     def expected(self) -> int:
-        """Return how many GPUs there should be. May be called from any thread."""
+        """Return the expected number of GPUs. Thread-safe."""
         return self._nvml.expected() if self._foreign else max(self._nvml.expected(), self.dcgm.expected())
 
     def driver(self) -> str:
-        """Return how NVML is, one of DRIVERS; where the exporter reports GPUs, it works. May be called from any thread."""
+        """Return the state of NVML, one of DRIVERS; `works` if the exporter reports GPUs. Thread-safe."""
         return "works" if self.dcgm.readings() and not self._foreign else self._nvml.driver()
 
     def collect(self) -> list[Family]:

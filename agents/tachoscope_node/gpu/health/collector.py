@@ -164,5 +164,5 @@ class GpuHealthCollector:
             self._found = version or "?"
 
     def page(self, node_name: str) -> dict[str, Any]:
-        """Return what /v1/health says; may be called from any thread."""
+        """Return the content of /v1/health. Thread-safe."""
         return health_page(node_name, self._board, self._counter.all(), self._looked_at)

@@ -45,7 +45,7 @@ class HealthWatch:
         return self._counter
 
     def on_xid(self, uuid: str, pci_bus_id: str, xid: int, unix_seconds: float) -> None:
-        """Count an error that NVML reported; may be called from any thread."""
+        """Count an error that NVML reported. Thread-safe."""
         self._counter.count_error(uuid or f"PCI:{pci_address(pci_bus_id)}", xid, unix_seconds, "nvml")
 
     def collectors(self, settings: Gpu, gpus: Gpus | None) -> list[Collector]:
@@ -81,7 +81,7 @@ class HealthWatch:
         return self._collectors
 
     def page(self, node_name: str) -> dict[str, Any]:
-        """Return what /v1/health says; may be called from any thread."""
+        """Return the content of /v1/health. Thread-safe."""
         health = self._health
         if health is None:
             return {"node": node_name, "time": None, "state": "unknown", "reasons": [], "gpus": [], "xids": []}

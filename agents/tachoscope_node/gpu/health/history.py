@@ -52,11 +52,11 @@ class GpuHistory:
     reading: Reading | None = None
 
     def seconds(self, state: str) -> float:
-        """Return for how long of the window a state held."""
+        """Return how many seconds of the window a state lasted."""
         return sum(amount.amount for amount in self.amounts if amount.what == state)
 
     def growth(self, counter: str) -> float | None:
-        """Return how much a counter grew within the window; None before it was read twice."""
+        """Return the growth of a counter within the window; None before it was read twice."""
         return self.seconds(counter) if counter in self.grown else None
 
 

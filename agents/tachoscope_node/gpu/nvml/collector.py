@@ -83,15 +83,15 @@ class GpuCollector:
         self._told: dict[str, str] = {}
 
     def readings(self) -> tuple[Reading, ...]:
-        """Return what the GPUs last said: those that are down too. May be called from any thread."""
+        """Return the last readings of all GPUs, also of those that are down. Thread-safe."""
         return self._readings
 
     def expected(self) -> int:
-        """Return how many GPUs there should be. May be called from any thread."""
+        """Return the expected number of GPUs. Thread-safe."""
         return max(self._known.expected, int(self._required))
 
     def driver(self) -> str:
-        """Return how the driver is, one of DRIVERS. May be called from any thread."""
+        """Return the state of the driver, one of DRIVERS. Thread-safe."""
         if self._driver is not None:
             return "works"
         error = self._start_error
@@ -120,7 +120,7 @@ class GpuCollector:
             self._alone.release()
 
     def close(self) -> None:
-        """Let go of the driver, unless one of its calls hangs."""
+        """Release the driver, unless one of its calls hangs."""
         if not self._hanging():
             self._workers.run([self._stop_driver], ASK_SECONDS)
         self._workers.close()

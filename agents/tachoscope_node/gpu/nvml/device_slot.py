@@ -38,11 +38,11 @@ class DeviceSlot:
         self._identify_due = float("-inf")
 
     def look_again(self) -> None:
-        """Find out at the next reading which GPU is here: the driver's list has changed."""
+        """Identify the GPU again at the next reading, since the driver's list changed."""
         self._identify_due = float("-inf")
 
     def fault(self) -> tuple[str, str] | None:
-        """Return what is wrong, one of FAULTS, and the driver's words; None if the last reading went well."""
+        """Return the fault, one of FAULTS, and the driver's message; None if the last reading succeeded."""
         if self.task.running:
             return "no_answer", NO_RETURN
         error = self.task.error

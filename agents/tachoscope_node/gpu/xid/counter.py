@@ -213,7 +213,7 @@ class XidCounter:
             gpu.energy = energy_joules if energy_joules is not None else gpu.energy
 
     def all(self) -> list[XidError]:
-        """Return all errors ever seen, those of the last minutes first."""
+        """Return all errors, those of the last minutes first."""
         with self._lock:
             found = [
                 XidError(uuid, gpu.index, about(code), count.count, count.last_seen, count.detail, count.last_seen <= gpu.reset_at)
@@ -223,18 +223,18 @@ class XidCounter:
         return sorted(found, key=lambda seen: -seen.last_seen)
 
     def position(self) -> Position | None:
-        """Return how far the kernel log was read, None before the first time."""
+        """Return the position in the kernel log, or None before the first read."""
         with self._lock:
             return self._saved.position
 
     def read_to(self, position: Position) -> None:
-        """Note how far the kernel log was read. Saved with the next error: lines that count nothing may be read again."""
+        """Note the position in the kernel log. It is saved with the next error: lines that count nothing may be read again."""
         with self._lock:
             before, self._saved.position = self._saved.position, position
             self._changed = self._changed or before is None or before.boot != position.boot
 
     def families(self) -> list[Family]:
-        """Return the metrics, after saving what they say: then counters never go back."""
+        """Return the metrics after saving their values, so that counters never decrease."""
         self.save()
         errors = self.all()
         return [
@@ -243,7 +243,7 @@ class XidCounter:
         ]
 
     def save(self) -> None:
-        """Save what changed. A disk that is full is logged, and tried again at the next time."""
+        """Save changes. If the disk is full, log it and try again next time."""
         with self._lock:
             if self._file is None or not self._changed:
                 return

@@ -176,12 +176,12 @@ class OtlpPush:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Push every interval, from a random moment of the first: nodes that start together do not push together."""
+        """Push at every interval, starting at a random moment, so that nodes started together do not push together."""
         self._thread = threading.Thread(target=self._run, name="tachoscope-otlp", daemon=True)
         self._thread.start()
 
     def stop(self, deadline_seconds: float) -> None:
-        """Push a last time and end; return within the deadline even if the receiver does not answer."""
+        """Push once more and stop; return within the deadline even if the receiver does not answer."""
         self._deadline = time.monotonic() + deadline_seconds
         self._stopping.set()
         if self._thread is not None:

@@ -36,7 +36,7 @@ class Peaks:
     memory_gb_per_s: float = nan
 
     def tflops_of(self, precision: str) -> float:
-        """Return the TFLOP/s of a precision, NaN where the vendor states none."""
+        """Return the TFLOP/s of a precision, NaN if the vendor states none."""
         return dict(self.tflops).get(precision, nan)
 
 
