@@ -14,7 +14,7 @@ _said: set[str] = set()
 
 
 def as_integer(value: Any, name: str, *, default: int = 0, least: int = 0) -> int:
-    """Return a whole number of the job's as an `int`; `default`, with one line on stderr, if it is not one from `least` up."""
+    """Return a whole number given by the job; `default`, with one line on stderr, if it is not an integer of at least `least`."""
     if type(value) is int and least <= value <= MAX_COUNT:
         return value
     number = _converted(value, name, int, least, MAX_COUNT)
@@ -22,7 +22,7 @@ def as_integer(value: Any, name: str, *, default: int = 0, least: int = 0) -> in
 
 
 def as_number(value: Any, name: str) -> float:
-    """Return a number of the job's, such as seconds, as a `float`; 0, with one line on stderr, if it is none from 0 up."""
+    """Return a non-negative number given by the job; 0, with one line on stderr, if it is not one."""
     if type(value) is float and 0 <= value <= MAX_SECONDS:
         return value
     number = _converted(value, name, float, 0, MAX_SECONDS)
@@ -45,7 +45,7 @@ def _converted(value: Any, name: str, convert: Callable[[Any], N], least: float,
 
 
 def text(value: Any) -> str:
-    """Return a text of the job's as a record can hold it: valid Unicode, and no longer than `MAX_TEXT`."""
+    """Return a text given by the job as valid Unicode of at most `MAX_TEXT` characters."""
     try:
         return str(value).encode(errors="replace").decode()[:MAX_TEXT]
     except Exception as error:

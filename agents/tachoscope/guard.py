@@ -16,7 +16,7 @@ _MOST_HANDLER_ARGUMENTS = 4
 
 
 def print_line(text: str) -> None:
-    """Write one line on stderr, if there is one: a job may have closed it."""
+    """Write one line on stderr, which a job may have closed."""
     with contextlib.suppress(Exception):
         sys.stderr.write(f"tachoscope: {text}\n")
 

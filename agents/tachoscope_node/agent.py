@@ -214,7 +214,7 @@ class Agent:
             self.keeper.writer_gone(segment.address.job, segment.writer)
 
     def _remember(self, segment: Segment) -> bool:
-        """Take up a segment where the journal and the state left it; say whether they know it."""
+        """Restore the position of a segment from journal and state; return whether they have it."""
         position = self._saved.positions.get(saved.position_key(segment))
         known = position is not None and position.inode == segment.inode
         if known and position is not None:
@@ -245,7 +245,7 @@ class Agent:
             self.log.warning("journal", str(error))
 
     def _save(self) -> None:
-        """Save the state before anybody is shown it: then counters never go back."""
+        """Save the state before it is visible, so that counters never decrease."""
         if not self._changed:
             return
         positions = {
@@ -302,7 +302,7 @@ class Agent:
         return count
 
     def _say_what_runs(self, now: float, *, anyway: bool) -> None:
-        """Write the node's status to the store when it is due; without jobs once, until there are some again."""
+        """Write the node's status to the store when due; without jobs only once."""
         every = node_status.every_seconds(self.config.flush_seconds)
         if now < self._status_due and not anyway:
             return

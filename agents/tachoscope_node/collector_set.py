@@ -71,7 +71,7 @@ class Collecting:
         self.health.close()
 
     def _own(self) -> list[PreemptionCollector | ServersCollector | NcclCollector | RasCollector | GpuSource]:
-        """Return what is to be closed once it is not wanted any longer."""
+        """Return the collectors that hold resources."""
         parts = (self.preemption, self._servers, self._nccl, self._ras, self.gpus)
         return [part for part in parts if part is not None]
 
@@ -106,7 +106,7 @@ class Collecting:
         )
 
     def _ras_waits_for(self) -> str:
-        """Return what speaks against asking RAS: it reports a whole job, and jobs must not be asked while they start."""
+        """Return the reason not to query RAS now, if any: jobs must not be queried while they start."""
         running = self._ranks.running()
         if not running:
             return "" if self._nccl is not None and self._nccl.active else "no rank runs on this node"

@@ -23,7 +23,7 @@ def _import_the_hidden_one() -> None:
 
 
 def _mark(loaded: str) -> None:
-    """Leave word in the run's directory of what a process of it loaded, for a run in which no step is seen."""
+    """Note what a process of the run loaded, for runs in which no step is seen."""
     with contextlib.suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         os.close(os.open(os.path.join(os.environ["TACHOSCOPE_RUN_DIR"], f"loaded-{loaded}"), flags, 0o600))

@@ -37,7 +37,7 @@ def reference_of(target: Any) -> str:
 
 
 def recordable(value: Any, name: str) -> Any:
-    """Return a path, a URL or an open file of the job's; empty, with one line on stderr, if it cannot be recorded."""
+    """Return a path, URL or open file of the job as text; empty, with one line on stderr, if it cannot be recorded."""
     with arguments.ArgumentGuard(value, name):
         if reference_of(value):
             return value
@@ -61,7 +61,7 @@ def is_local(reference: str) -> bool:
 
 
 def looks_temporary(reference: str) -> bool:
-    """Return whether a file is named as one that is written under another name first and renamed when it is whole."""
+    """Return whether a name is that of an incomplete file, which is renamed once it is complete."""
     return is_local(reference) and _TEMPORARY.fullmatch(os.path.basename(reference)) is not None
 
 

@@ -76,7 +76,7 @@ _IOPRIO_IDLE = 3 << 13
 
 
 def _lowest_priority() -> None:
-    """Run only when nobody else wants the core or the disk, as far as this system can."""
+    """Run at the lowest CPU and I/O priority that the system offers."""
     _lowest_priority_of(0)
     number = _IOPRIO_SET.get(platform.machine())
     if number is not None:

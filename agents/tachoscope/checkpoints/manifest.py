@@ -33,7 +33,7 @@ Emit = Callable[[int, str, list[ShardSum], float], None]
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A checkpoint that is whole, with the files of it that this rank wrote."""
+    """A complete checkpoint, with the files that this rank wrote."""
 
     step: int
     reference: str

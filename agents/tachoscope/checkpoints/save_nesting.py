@@ -52,7 +52,7 @@ class CheckpointCall:
 
 
 class Calls:
-    """The nested calls of the training thread that save, or that read."""
+    """The nested save or load calls of the training thread."""
 
     def __init__(self) -> None:
         self._open = 0

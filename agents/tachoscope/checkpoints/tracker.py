@@ -112,7 +112,7 @@ class Checkpoints:
         self._write_saved(call, self._probe.steps_in_parameters, 0.0, asynchronous=False)
 
     def _complete(self, call: CheckpointCall, step: int, *, background_seconds: float = 0.0, asynchronous: bool = False) -> None:
-        """A checkpoint is whole. One that is named as temporary is a checkpoint when it has its own name."""
+        """Complete a checkpoint. One with a temporary name counts once it is renamed."""
         asynchronous = asynchronous or call.completion is not None
         _add_files(call)
         if not references.looks_temporary(call.reference):

@@ -166,7 +166,7 @@ class Reading:
 
 
 def _name(shard: object) -> str:
-    """Return a name for whatever a loader gave: nothing is raised into it."""
+    """Return a name for any object given by a loader. Never raises."""
     with arguments.ArgumentGuard(shard, "shard(name)"), contextlib.suppress(TypeError, ValueError):
         return shard_quarantine.shard_name(shard)  # type: ignore[arg-type]
     return type(shard).__name__

@@ -21,7 +21,7 @@ def watch(module: ModuleType) -> None:
 
 @contextlib.contextmanager
 def noting_truncation(stream: Any) -> Iterator[list[Exception]]:
-    """Note in the list what is wrong where the archive that is read from this stream ends."""
+    """Add to the list what is wrong at the end of the archive read from this stream."""
     broken = _broken[id(stream)] = []
     try:
         yield broken

@@ -51,7 +51,7 @@ def of_this_process() -> dict[str, str]:
 
 
 def since_start() -> dict[str, str]:
-    """Return what became known, or another, after `of_this_process`: a run of a tracker begun later, a late `describe`."""
+    """Return what is new or changed since `of_this_process`, such as a tracker's run or a late `describe`."""
     now = capped({**_seen, **_described, **tracker_runs.active()})
     return {name: value for name, value in now.items() if _said.get(name) != value}
 
@@ -63,7 +63,7 @@ def describe(
     image: str | None = None,
     parents: Sequence[str | os.PathLike[str]] | None = None,
 ) -> None:
-    """Remember what the job says of itself; see `tachoscope.describe`."""
+    """Remember the job's description; see `tachoscope.describe`."""
     if hyperparameters is not None:
         with ArgumentGuard(hyperparameters, "describe(hyperparameters)"):
             _described.update(hyperparameters_of(hyperparameters))
@@ -77,7 +77,7 @@ def describe(
 
 
 def saw_hyperparameters(values: Mapping[str, Any]) -> None:
-    """Remember the hyper-parameters that a framework was given; what the job itself describes goes before them."""
+    """Remember the hyper-parameters given to a framework. The job's own description takes precedence."""
     if values:
         _seen.update(hyperparameters_of(values))
 
@@ -93,13 +93,13 @@ def launch(command: Sequence[str]) -> dict[str, str]:
 
 
 def hyperparameters_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return hyper-parameters as canonical JSON, and its SHA-256, which neither their order nor secrets change."""
+    """Return hyper-parameters as canonical JSON, and its SHA-256, which is independent of their order and of secrets."""
     text = json.dumps(_plain(values), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return {"hyperparameters": text, "hyperparameters_hash": f"sha256:{hashlib.sha256(text.encode(errors='replace')).hexdigest()}"}
 
 
 def capped(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the values that are not empty, each cut to `MAX_VALUE_BYTES`, and as many as fit into `MAX_BYTES`."""
+    """Return the non-empty values, each cut to `MAX_VALUE_BYTES`, up to `MAX_BYTES` in all."""
     kept, left = {}, MAX_BYTES
     for name, value in values.items():
         encoded = value.encode(errors="replace")
@@ -127,7 +127,9 @@ def _gather(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _told_elsewhere(name: str) -> bool:
-    """Whether a variable is another for each rank, or is another field already: of SLURM's many, what sets the job up stays."""
+    """Return whether a variable differs by rank or is a field of its own. Of SLURM's many variables those that configure the job
+    are kept.
+    """
     return name in {"RANK", "LOCAL_RANK", "GROUP_RANK"} or (
         name.startswith(("SLURM_", "TORCHELASTIC_"))
         and not name.startswith(("SLURM_GPUS", "SLURM_CPUS", "SLURM_MEM", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_RESTART"))

@@ -11,7 +11,7 @@ from tachoscope_core.redaction import redact
 
 
 def active() -> dict[str, str]:
-    """Return the open run of each tracker, or the last that was, as `mlflow_run`, `wandb_run` and what it takes to find them."""
+    """Return the open or last run of each tracker: `mlflow_run`, `wandb_run` and their locations."""
     found: dict[str, str] = {}
     for name, ask in _TRACKERS.items():
         module = sys.modules.get(name)

@@ -35,7 +35,7 @@ def install(probe: Probe) -> None:
 
 
 def _evaluating(probe: Probe) -> Callable[[Function], Function]:
-    """All that a function does is evaluation, its data loading included."""
+    """Account a function as evaluation, with its data loading."""
 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -73,7 +73,7 @@ def _step_after(probe: Probe, optimizer_steps: Callable[[], bool]) -> Callable[[
 
 
 def _framework_steps(probe: Probe, *, begin: bool) -> Callable[[Function], Function]:
-    """After the function only the framework ends steps, or no longer does."""
+    """Let only the framework end steps after this function, or no longer."""
 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ def _framework_steps(probe: Probe, *, begin: bool) -> Callable[[Function], Funct
 
 
 def _handing_out(probe: Probe) -> Callable[[Function], Function]:
-    """A loader that reads one batch ahead: the loop has a batch when it is handed out, not when it is read."""
+    """Mark when a batch is handed out: a loader that reads ahead has it earlier."""
 
     def wrapper_of(original: Function) -> Function:
         def hand_out(self: Any) -> Iterator[Any]:

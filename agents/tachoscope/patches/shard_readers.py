@@ -135,7 +135,7 @@ def _reading(original: Function) -> Function:
 
 
 def _noting(function: Function, own: list[BaseException]) -> Function:
-    """Return the user's function, noting what it raises: that is no fault of the shard."""
+    """Wrap the user's function, noting its exceptions, which are not the shard's fault."""
 
     def call(*args: Any) -> Any:
         try:
@@ -148,7 +148,7 @@ def _noting(function: Function, own: list[BaseException]) -> Function:
 
 
 def _telling(handler: Function, reading: shards.Reading, own: list[BaseException]) -> Function:
-    """Return the user's handler, telling of what it is asked about before it lets it pass or not."""
+    """Wrap the user's error handler, noting the errors passed to it."""
 
     def handle(error: Exception) -> Any:
         if error in own:

@@ -41,7 +41,7 @@ def install(probe: Probe, torch: ModuleType) -> None:
 
 
 def argument(name: str, position: int) -> NameOf:
-    """Return what gives this argument of a call, None where it was left out."""
+    """Return a function that gives this argument of a call, or None if it was omitted."""
 
     def value(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:  # noqa: ARG001
         return kwargs.get(name, args[position] if len(args) > position else None)
@@ -81,7 +81,7 @@ def _within_save(probe: Probe, original: Function, args: Any, kwargs: Any, retur
 
 
 def saving(probe: Probe, original: Function, *, name_of: NameOf = lambda *_: None) -> Function:
-    """Return a function that saves by calls within it, timed, with one record of all that these saved."""
+    """Wrap a function that saves by other calls: timed, with one record for all of them."""
 
     def save(*args: Any, **kwargs: Any) -> Any:
         if not probe.in_watched_thread():
@@ -98,7 +98,7 @@ def saving(probe: Probe, original: Function, *, name_of: NameOf = lambda *_: Non
 
 
 def _saves_file(probe: Probe, target_of: NameOf, original: Function) -> Function:
-    """Return a function that saves to a path or file object, recorded; by another thread to a path as well."""
+    """Wrap a function that saves to a path or file object; from another thread only to a path."""
 
     def save(*args: Any, **kwargs: Any) -> Any:
         target = call_guarded(probe, target_of, args, kwargs, None)
@@ -123,7 +123,7 @@ def _position_of(target: Any) -> int:
 
 
 def _save_in_background(probe: Probe, original: Function, args: Any, kwargs: Any, target: Any) -> Any:
-    """Save on a thread that does not train; one that writes to a file object works for a save that is seen elsewhere."""
+    """Save on another thread; with a file object it is part of a save recorded elsewhere."""
     began = time.monotonic()
     result = original(*args, **kwargs)
     if probe.on and probe.steps and isinstance(target, (str, os.PathLike)):
@@ -199,7 +199,7 @@ def _within_load(probe: Probe, original: Function, args: Any, kwargs: Any, retur
 
 
 def loading(probe: Probe, original: Function, *, name_of: NameOf) -> Function:
-    """Return a function that restores from what `name_of` tells, timed, with one record; None: it restores nothing."""
+    """Wrap a function that restores from what `name_of` returns: timed, with one record; None: it restores nothing."""
 
     def load(*args: Any, **kwargs: Any) -> Any:
         if not probe.on or not call_guarded(probe, probe.checkpoints.may_load):
@@ -237,7 +237,7 @@ def _state_dicts(probe: Probe, module: Any) -> None:
 
 
 def _makes_optimizer_state(probe: Probe, original: Function) -> Function:
-    """Return what makes an optimizer's state, to be read into, by a step that changes nothing: it is none of the job's."""
+    """Wrap the optimizer-state initialiser, whose dummy step is not a step of the job."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
         if not probe.in_watched_thread():

@@ -146,7 +146,7 @@ def _blocking(probe: Probe, name: str, reader: _Reader) -> Callable[[Function], 
 
 
 def _aimed(probe: Probe, name: str, groups: _Groups) -> Callable[[Function], Function]:
-    """Note the other end of a point-to-point call; add one that is asynchronous, within no blocking one, to the sums."""
+    """Note the peer of a point-to-point call, and add asynchronous calls outside of blocking ones to the sums."""
 
     def wrapper_of(original: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -200,7 +200,7 @@ def _waiting(probe: Probe) -> Callable[[Function], Function]:
 
 
 def _replicating(probe: Probe) -> Callable[[Function], Function]:
-    """Note how much a replicated model exchanges each step: its reducer does not go through Python."""
+    """Note the bytes that a replicated model exchanges each step: its reducer bypasses Python."""
 
     def wrapper_of(original: Function) -> Function:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:

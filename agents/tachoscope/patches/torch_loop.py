@@ -77,7 +77,7 @@ def _loaders(probe: Probe) -> None:
 
 
 def _workers(probe: Probe, dataloader: ModuleType) -> None:
-    """Have each forked worker of a loader sample itself."""
+    """Let each forked loader worker sample itself."""
 
     def opened(original: Function) -> Function:
         def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -258,7 +258,7 @@ def _copies(probe: Probe, torch: ModuleType) -> None:
 
 
 def watch_models(checks_of: Any, torch: Any) -> None:
-    """Have each `DistributedDataParallel` that is made from now on looked at, if `checks_of()` returns checks then."""
+    """Check each `DistributedDataParallel` created from now on, if `checks_of()` then returns checks."""
 
     def init_of(original: Any) -> Any:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:

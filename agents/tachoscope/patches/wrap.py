@@ -38,7 +38,7 @@ def timed_as_phase(probe: Probe, phase: int, original: Function) -> Function:
 
 
 def call_guarded(probe: Probe, function: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
-    """Return what the probe's own function returns; a fault of it ends the watching, not the job. Raises what is the job's."""
+    """Call the probe's own function. Its faults end the watching; the job's exceptions pass through."""
     try:
         return function(*args, **kwargs)
     except Exception as error:

@@ -11,7 +11,7 @@ from tachoscope_core.storage import spool
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Who said so (`sigterm`, `aws`, `gcp`, `azure`), when, and when the processes will be ended (0: not said), in Unix seconds."""
+    """Source of a notice (`sigterm`, `aws`, `gcp`, `azure`), its time, and the time of the end (0: unknown), in Unix seconds."""
 
     source: str
     time: float

@@ -71,7 +71,7 @@ def _call(callback: Callback, module: ModuleType) -> None:
 
 
 def after_import(name: str, callback: Callback) -> None:
-    """Call `callback(module)` after `name` is imported, or now if it is already. What it raises is reported, not raised."""
+    """Call `callback(module)` after `name` is imported, at once if it is. Its exceptions are reported, not raised."""
     module = sys.modules.get(name)
     if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
         _call(callback, module)

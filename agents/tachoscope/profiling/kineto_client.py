@@ -107,7 +107,7 @@ def _is_believed(ancillary: list[tuple[int, int, bytes]]) -> bool:
 
 
 def _safe(order: ProfileOrder) -> ProfileOrder | None:
-    """Return an order whose file lies in a folder of this user's alone."""
+    """Return the order if its file is in a folder of this user alone."""
     found = os.lstat(os.path.dirname(order.file))
     alone = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
     return order if alone else None

@@ -76,11 +76,11 @@ class ProfileRecording:
         self._end = self._clock() + (max(self._order.seconds, MOST_SECONDS) if self._order.steps else self._order.seconds)
 
     def _is_enough(self) -> bool:
-        """Return whether to end: one step more than wanted, for in the first one ranks wait for profilers that begin slowly."""
+        """Return whether to end: with one step more than wanted, since in the first ranks wait for profilers that start slowly."""
         return 0 < self._order.steps < self._steps or self._clock() >= self._end
 
     def _give_way(self, module: Any) -> None:
-        """End when the training starts a profiler of its own: torch has one at a time."""
+        """End when the training starts its own profiler: torch allows one at a time."""
         for name in _STARTERS:
             start = getattr(module, name)
 

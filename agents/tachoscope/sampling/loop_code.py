@@ -127,13 +127,13 @@ def _role(one: Statement, computing: Sequence[Statement], results: set[str], wan
 
 
 def _delays_the_model(one: Statement, ends: Sequence[Statement], calls: Sequence[Statement]) -> bool:
-    """Return whether a statement stands before a call of the model, with no backward between the two."""
+    """Return whether a statement precedes a call of the model, with no backward between them."""
     call = min((call.first for call in calls if call.first > one.last), default=None)
     return call is not None and not any(one.last < end.first < call for end in ends)
 
 
 def _results(statements: Sequence[Statement], calls: Sequence[Statement]) -> set[str]:
-    """Return the names of what models returned, and of what was made of it."""
+    """Return the names of models' results, and of values derived from them."""
     names = set().union(*(call.writes for call in calls))
     while True:
         more = set().union(*(one.writes for one in statements if one.reads & names)) - names
@@ -143,7 +143,7 @@ def _results(statements: Sequence[Statement], calls: Sequence[Statement]) -> set
 
 
 def _wanted(statements: Sequence[Statement], calls: Sequence[Statement], results: set[str]) -> set[str]:
-    """Return the names of what models are called with, and of what that is made of."""
+    """Return the names of models' arguments, and of the values that these derive from."""
     names = set().union(*(call.reads for call in calls)) - results
     while True:
         makers = [one for one in statements if one.writes & names and not one.reads & results]
@@ -225,7 +225,7 @@ def _statement(first: int, last: int, nodes: Sequence[ast.AST]) -> Statement:
 
 
 def _follow(node: ast.AST, found: Statement) -> None:
-    """Add the names that an expression or a statement reads and writes; a called function is not a name that it reads."""
+    """Add the names that a node reads and writes, without those of called functions."""
     if isinstance(node, ast.Name):
         (found.reads if isinstance(node.ctx, ast.Load) else found.writes).add(node.id)
         return

@@ -6,7 +6,7 @@ import threading
 
 
 class OtherThreads:
-    """Counts them. Threads of the autograd engine, in which checkpointed layers are computed again, are none."""
+    """Counts threads that compute gradients, except autograd's own, which recompute checkpointed layers."""
 
     __slots__ = ("_known",)
 

@@ -135,7 +135,7 @@ class RunningStacks:
         return float(spec.first + spec.first_ns / _NANOSECONDS)
 
     def _skip_dynamo(self) -> None:
-        """Have torch.compile leave the handler alone, which Python may call within a function that it compiles."""
+        """Exclude the handler from torch.compile: Python may call it within a compiled function."""
         frames = sys.modules.get("torch._dynamo.eval_frame")
         if frames is not None and not self._skipped:
             self._skipped = True

@@ -85,7 +85,7 @@ class ServingMiddleware:
                 CURRENT.reset(token)
 
     def _lifespan(self, send: Send) -> Send:
-        """Begin to record when the app is ready, and end before the server learns that it has shut down: it may not live longer."""
+        """Start recording when the app is ready, and close before the server learns of the shutdown, after which it may exit."""
 
         async def told(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
@@ -159,7 +159,7 @@ class Exchange:
             self.request.done(self._outcome())
 
     def _passes(self, message: Message) -> bool:
-        """Note what a message of the app tells; return whether it is the last of the answer."""
+        """Process a message of the app; return whether it completes the answer."""
         kind = message["type"]
         if kind == "http.response.start":
             self.request.status = message["status"]
@@ -182,7 +182,7 @@ class Exchange:
             _note_usage(request, tail)
 
     async def _look_whether_client_left(self) -> None:
-        """Ask the server, without waiting, whether the client is still there: sending to one that left may raise nothing."""
+        """Ask the server, without waiting, whether the client is connected: sending to a closed connection may not raise."""
         if self._left or self._is_receiving or not self._body_was_read or self.request.age_ns() < _LOOK_NS:
             return
         try:
@@ -222,7 +222,7 @@ class Exchange:
 
 
 def _is_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Return whether an answer is sent as it is made: by its type, or because its length is not told."""
+    """Return whether an answer is streamed: by its type, or because its length is unknown."""
     length_is_told = False
     for name, value in headers:
         key = name.lower()
@@ -233,7 +233,7 @@ def _is_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def _note_usage(request: Request, tail: bytes) -> None:
-    """Note the token counts that an answer in OpenAI's form ends with, where nobody said them."""
+    """Record the token counts at the end of an OpenAI-style answer, unless they were given."""
     tokens_in, tokens_out = _TOKENS_IN.search(tail), _TOKENS_OUT.search(tail)
     if tokens_in and not request.tokens_in:
         request.tokens_in = int(tokens_in[1])

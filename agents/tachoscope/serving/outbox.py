@@ -142,7 +142,7 @@ class ServiceOutbox:
         return [row for engine in self._engines() for row in self._of_engine(engine.cut_window(), everything=everything)]
 
     def _of_engine(self, window: dict[str, Any], *, everything: bool) -> list[Row]:
-        """Return the window, after the idle one before it; an idle one is kept for those that follow."""
+        """Return the window after the pending idle one; an idle window is kept until the next."""
         name = window["engine"]
         idle = self._idle.pop(name, None)
         if not set(window["state_seconds"]) <= {"idle"} or window["iterations"]:
@@ -156,7 +156,7 @@ class ServiceOutbox:
         return []
 
     def _heartbeat(self) -> list[Row]:
-        """Return how many requests are in flight: once a second, and at once when the first came or the last ended."""
+        """Return the number of requests in flight: once a second, and when the first arrives or the last ends."""
         count, now = len(self._open), time.monotonic()
         seconds = now - self._said_at
         turned = (count == 0) != (self._said_in_flight == 0)

@@ -192,7 +192,7 @@ class Request:
         }
 
     def _enter(self, index: int, *, only_from: int = -1) -> int:
-        """Change the state, and return the one before; given `only_from`, only where that is it."""
+        """Change the state and return the previous one; with `only_from`, only from that state."""
         now = self._clock()
         with self._lock:
             before = self._state
@@ -232,7 +232,7 @@ class Request:
             self.done()
 
     def __del__(self) -> None:
-        """Nobody can end it any more: so it was lost on the way."""
+        """The request was never ended: count it as lost."""
         try:
             if not self.ended_ns and self._ledger is not None:
                 self.done("cut" if self._last_token else "server_error")

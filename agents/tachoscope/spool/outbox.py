@@ -124,7 +124,7 @@ class Outbox:
                 )
 
     def _due(self, rows: list[_PendingRecord]) -> list[_PendingRecord]:
-        """Return what is to be written of these: nothing before the process's `JobStarted`, and with that what was kept for it."""
+        """Return the rows to write: none before `JobStarted`, which is followed by those kept for it."""
         if self._early is None:
             return rows
         if rows and rows[0].kind is records.JobStarted:
@@ -139,7 +139,7 @@ class Outbox:
             self._spool.append(b"".join(lines), lines=len(lines))
 
     def _line(self, kind: type[records.Record], fields: dict[str, Any], unix_seconds: float, monotonic_ns: int) -> bytes:
-        """Return a record as a line; empty, and counted as dropped, where a field is not what the record can hold."""
+        """Return a record as a line; empty, and counted as dropped, if a field is invalid."""
         try:
             return records.encode(kind(**self._envelope(unix_seconds, monotonic_ns), **fields))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -19,12 +19,12 @@ _of_probe: list[Callable[[], Watched | None]] = []
 
 
 def is_watched_by(probe: Callable[[], Watched | None]) -> None:
-    """Let records be written under the identity that this process's probe has while it watches; None: it does not."""
+    """Write records under the identity of this process's probe; None: it is not watched."""
     _of_probe[:] = [probe]
 
 
 def watched_process() -> Watched | None:
-    """Return who this process is and where it records, or None if it is not watched."""
+    """Return the identity and directory of this process, or None if it is not watched."""
     watched = _of_probe[0]() if _of_probe else None
     if watched is not None:
         return watched
@@ -33,7 +33,7 @@ def watched_process() -> Watched | None:
 
 
 def open_outbox() -> Outbox | None:
-    """Return a writer of its own for this process, under the rank that it is or works for; None if it is not watched."""
+    """Return a new writer under the rank of this process; None if it is not watched."""
     watched = watched_process()
     if watched is None:
         return None

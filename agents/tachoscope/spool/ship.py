@@ -171,7 +171,7 @@ def _same_object(one: _Address, other: _Address) -> bool:
 
 
 def ship_left_behind(root: Path, store: Store) -> ShipCounts:
-    """Ship what this user's runs that are no longer alive left below the spool's root; what cannot be shipped stays there."""
+    """Ship what this user's ended runs left in the spool; what cannot be shipped stays."""
     total = ShipCounts()
     for directory in sorted(root.iterdir()) if root.is_dir() else []:
         try:

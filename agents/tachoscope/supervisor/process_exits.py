@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 class ProcessExits:
-    """Follows the processes that write segments of a spool. No method raises; where the kernel cannot tell, nothing is told.
+    """Follows the processes that write segments. No method raises; without support of the kernel nothing is reported.
 
-    A segment's lock alone says it late: a loader worker that was forked inherits it, and outlives its rank by some seconds.
+    A segment's lock alone shows an exit late: a forked loader worker inherits it, and outlives its rank by some seconds.
     """
 
     def __init__(self) -> None:

@@ -102,7 +102,7 @@ def _all_read(tail: _Tail) -> bool:
 
 
 def _is_held(descriptor: int) -> bool:
-    """Return whether a process holds the lock. One of an empty file is about to be taken, and must not be taken from it."""
+    """Return whether a process holds the lock. The lock of an empty file is about to be taken, and is left alone."""
     if not os.fstat(descriptor).st_size:
         return True
     try:

@@ -95,7 +95,7 @@ def running_nanoseconds(thread_id: int) -> int | None:
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """Return user and system CPU seconds of a process with all its threads, or None when it is gone."""
+    """Return user and system CPU seconds of a process with all threads, or None if it ended."""
     try:
         with open(f"{PROC}/{pid}/stat", "rb") as stat:
             fields = stat.read(1024).rsplit(b")", 1)[1].split()

@@ -16,7 +16,7 @@ _MOST_LOADERS = 64
 
 
 class EvaluationRule:
-    """What the next call of a model decides about the time before it."""
+    """Decides by the next model call what the time before it was."""
 
     __slots__ = ("_after", "_batch_since", "_began", "_fed", "_last_model", "_loader", "_timeline", "_trained", "_training_loaders")
 

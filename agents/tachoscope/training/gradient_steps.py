@@ -44,9 +44,7 @@ class GradientSteps:
 
 
 def _optimizer_exists() -> bool:
-    """Look for an optimizer among all objects: once in a process, only where none stepped. It took 85 and 156 ms on a busy
-    machine.
-    """
+    """Search all objects for an optimizer, once a process and only if none stepped. Took 85 and 156 ms on a busy machine."""
     torch = sys.modules.get("torch")
     optimizer = getattr(getattr(torch, "optim", None), "Optimizer", None)
     return optimizer is None or any(issubclass(kind, optimizer) for kind in set(map(type, gc.get_objects())))

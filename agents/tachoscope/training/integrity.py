@@ -136,7 +136,7 @@ def _local(parameter: Any) -> Any:
 
 
 def _replicas(model: Any) -> Sequence[int]:
-    """Return the global ranks that DistributedDataParallel keeps alike; of another model none: they may hold other parts."""
+    """Return the global ranks that DistributedDataParallel keeps identical; empty for other models."""
     parallel = sys.modules.get("torch.nn.parallel")
     if parallel is None or not isinstance(model, parallel.DistributedDataParallel):
         return ()

@@ -78,7 +78,7 @@ def asks_for_its_worker(dataset: type) -> bool:
 
 
 def _with_inner(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and those of the functions and generators in it."""
+    """Yield a code object and those of its inner functions and generators."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -261,7 +261,7 @@ def _due(checks: JobChecks, now: float) -> CheckpointState | None:
 
 
 def _is_ready(known: CheckpointState, now: float) -> bool:
-    """Return whether all have said what they wrote, or will not. Without any manifest there is nothing to do."""
+    """Return whether all ranks have reported or will not. Without a manifest there is nothing to do."""
     if not known.checkpoint.manifests:
         return False
     complete = known.checkpoint.expected_ranks() <= known.checkpoint.manifests.keys()

@@ -88,7 +88,7 @@ def carry_out(order: ReadRequest) -> ReadBack:
 
 
 def _opener(roots: list[str]) -> Callable[[str], FileIO]:
-    """Return what opens files below the roots only; where a path leads, through all links, is known once it is open."""
+    """Return a function that opens files below the roots only; links are resolved by opening."""
     real_roots = [os.path.realpath(root) for root in roots]
 
     def open_below(path: str) -> FileIO:
@@ -103,7 +103,7 @@ def _opener(roots: list[str]) -> Callable[[str], FileIO]:
 
 
 def _pace(bytes_per_second: int) -> Callable[[int], None]:
-    """Return what waits after each chunk to keep to the rate, and ends this process when the agent is gone."""
+    """Return a function that limits the rate, and exits this process when the agent is gone."""
     parent, began = os.getppid(), time.monotonic()
     read = looked = 0
 

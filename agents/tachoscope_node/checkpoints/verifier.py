@@ -111,7 +111,7 @@ class Verifier:
         return True
 
     def _order(self, task: Task) -> ReadRequest | ReadBack:
-        """Return what to read, or why it is not read. The agent's own rights are not the job's: they must not read for it."""
+        """Return the read request, or the reason against it. The agent's own rights must not read for the job."""
         settings, me = self.settings, os.geteuid()
         if not settings.roots and os.environ.get("KUBERNETES_SERVICE_HOST"):
             return ReadBack("unreachable", "in Kubernetes only what lies in checkpoints.roots is read, and none is configured")

@@ -98,14 +98,14 @@ class CgroupCollector:
         ]
 
     def _check_seen(self, pids: Iterable[int]) -> None:
-        """Refuse to take groups that this machine hides from the agent for groups without a quota."""
+        """Raise if groups are hidden from the agent, which would look like groups without a quota."""
         for pid in pids:
             group = self._group_of(pid)
             if group is not None and not os.path.isdir(group.folder):
                 raise NotSupportedError(f"{group.folder}, the control group of process {pid}, is not there: mount the host's /sys")
 
     def _group_of(self, pid: int) -> _Group | None:
-        """Return the group that holds the CPU controller of a process, or None when the process has gone."""
+        """Return the group with the CPU controller of a process, or None if it ended."""
         path = f"{self._proc}/{pid}/cgroup"
         try:
             content = read(path)

@@ -12,10 +12,10 @@ HOST_INTERVAL_SECONDS = 5.0
 
 
 class NoDataError(Exception):
-    """There is nothing of the kind now, as on a node that no rank runs on. Not a failure; without a text not worth a line either.
+    """No data now, such as without ranks on the node. Not a failure, and not logged without a text.
 
     Attributes:
-        families: what holds all the same.
+        families: metrics that hold all the same.
     """
 
     def __init__(self, text: str = "", families: Sequence[Family] = ()) -> None:
@@ -24,10 +24,10 @@ class NoDataError(Exception):
 
 
 class PartialError(Exception):
-    """A failure of which something is known all the same, as that the GPUs are down.
+    """A failure with partial data, such as that the GPUs are down.
 
     Attributes:
-        families: what holds.
+        families: metrics that hold.
     """
 
     def __init__(self, text: str, families: Sequence[Family]) -> None:
@@ -36,7 +36,7 @@ class PartialError(Exception):
 
 
 class NotSupportedError(Exception):
-    """This machine cannot tell, as one without the driver. Not a failure; tried again rarely."""
+    """The machine does not support it, such as without the driver. Not a failure; retried rarely."""
 
 
 class Collector(Protocol):

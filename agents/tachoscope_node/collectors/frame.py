@@ -159,13 +159,13 @@ class Frame:
 
 
 def _log_text(outcome: _Outcome | None) -> str:
-    """Return what the log knows an outcome as: having no data without a reason is as it should be."""
+    """Return the outcome for the log; no data without a reason counts as success."""
     usual = outcome is None or (outcome.status == "no_data" and not outcome.reason)
     return "ok" if usual or outcome is None else outcome.status
 
 
 def _check(collectors: Sequence[Collector]) -> None:
-    """Refuse two collectors of one name, and a metric that two of them give: exporters could not tell the series apart."""
+    """Raise for two collectors of one name or metric, whose series could not be told apart."""
     owners: dict[str, str] = {}
     names: set[str] = set()
     for collector in collectors:

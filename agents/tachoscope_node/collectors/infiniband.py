@@ -104,7 +104,7 @@ class InfinibandCollector:
         ]
 
     def _find_ports(self) -> None:
-        """Look again for what files there are when adapters have come or gone."""
+        """List the files again if adapters have changed."""
         try:
             names = sorted(os.listdir(self._root))
         except FileNotFoundError as error:
@@ -115,7 +115,7 @@ class InfinibandCollector:
 
 
 def _ports(root: str, device: str) -> list[_Port]:
-    """Return the ports of an adapter; none when it has just gone."""
+    """Return the ports of an adapter; empty if it was just removed."""
     try:
         numbers = sorted(os.listdir(f"{root}/{device}/ports"))
     except FileNotFoundError:

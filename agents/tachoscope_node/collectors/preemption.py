@@ -35,7 +35,7 @@ _WRONG = (OSError, ValueError, msgspec.DecodeError)
 
 
 class MetadataError(Exception):
-    """The metadata service did not answer as it should."""
+    """The metadata service gave no valid answer."""
 
 
 class _Action(msgspec.Struct):

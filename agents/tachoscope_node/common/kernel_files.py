@@ -18,7 +18,7 @@ class MalformedError(ValueError):
 
 
 def read(path: str) -> bytes:
-    """Return a file's content. Without Python's file objects: a third of their cost, and there are hundreds of these files."""
+    """Return a file's content. Without Python's file objects: a third of the cost, for hundreds of files."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = chunk = os.read(descriptor, _CHUNK)

@@ -19,7 +19,7 @@ _SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 
 def faults(config: Config) -> list[str]:
-    """Return what cannot be meant as it is written."""
+    """Return settings that cannot be valid."""
     paths = {key: getattr(config, key) for key in ("spool", "state", "web_config", "proc", "sys")}
     if "://" not in config.store:
         paths["store"] = config.store
@@ -54,7 +54,7 @@ def _gpu_faults(gpu: Gpu) -> list[str]:
 
 
 def in_the_way(config: Config) -> list[str]:
-    """Return the places where something else stands now than is meant. No fault at a start: a store may be away for a while."""
+    """Return places that are occupied by something else now. Not checked at a start: a store may be away for a while."""
     directories = {"spool": config.spool_path, "state": config.state_path}
     if "://" not in config.store_url:
         directories["store"] = Path(config.store_url)
@@ -67,7 +67,7 @@ def in_the_way(config: Config) -> list[str]:
 
 
 def _no_source(gpu: Gpu) -> list[str]:
-    """Return which paths of the GPUs lead to something that can never be read as what it is named for."""
+    """Return paths of GPU settings that can never be what they should be."""
     found = []
     if os.path.isdir(gpu.kernel_log):
         found.append(f"kernel_log: {gpu.kernel_log!r} is a directory: name the kernel log, /dev/kmsg")
@@ -77,7 +77,7 @@ def _no_source(gpu: Gpu) -> list[str]:
 
 
 def warnings(config: Config) -> list[str]:
-    """Return what is allowed and may not be meant."""
+    """Return warnings about settings that are valid but perhaps not intended."""
     found = []
     if not config.web_config and not is_loopback(config.address):
         where = f"address {config.address!r} is not loopback and there is no web_config"

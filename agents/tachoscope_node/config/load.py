@@ -89,7 +89,7 @@ def _change(data: dict[str, Any], key: str, value: object) -> None:
 
 
 def _or_empty(section: object) -> object:
-    """A section whose keys are all left out or commented out is null in YAML."""
+    """Return an empty mapping for a section without keys, which YAML reads as null."""
     return {} if section is None else section
 
 

@@ -86,7 +86,7 @@ class Inventory:
 
 
 def _load(path: Path | None) -> _File:
-    """Return what the file says; nothing where it is absent or broken."""
+    """Return the file's content; empty if it is absent or damaged."""
     if path is None:
         return _File()
     try:

@@ -27,7 +27,7 @@ class Task(Generic[_T]):
         self.running, self.answer, self.error = True, None, None
 
     def __call__(self) -> None:
-        """Run once. Never raises: a thread that dies would never answer."""
+        """Run once. Never raises, since the thread must continue."""
         try:
             self.answer = self._work()
         except BaseException as error:

@@ -123,7 +123,7 @@ class DcgmCollector:
             self._xids[uuid] = codes
 
     def _lost(self, readings: tuple[Reading, ...]) -> Iterator[Reading]:
-        """Yield the GPUs that the exporter told of before and no longer does, as down."""
+        """Yield GPUs that the exporter no longer reports, as down."""
         whole = [reading.gpu for reading in readings if not reading.gpu.mig]
         try:
             self._known.add_seen(whole)

@@ -91,7 +91,7 @@ class JoinedCollector:
         self._nvml.close()
 
     def _own(self, others: tuple[Reading, ...]) -> tuple[tuple[Reading, ...], str]:
-        """Return NVML's readings, none where it does not work at all and the exporter reports GPUs; and what to say of that."""
+        """Return NVML's readings, or none if only the exporter works, and a message about it."""
         self._failure = None
         try:
             self._nvml.collect()
@@ -120,7 +120,7 @@ def _nvml_only_reason(trouble: str) -> str:
 
 
 def _foreign(own: tuple[Reading, ...], others: tuple[Reading, ...]) -> bool:
-    """Return whether the exporter is another node's, as where a Service leads to any of them: not one GPU is the same."""
+    """Return whether the exporter is another node's, such as behind a Service: no GPU is the same."""
     here = {reading.gpu.uuid for reading in own}
     return any(reading.up for reading in own) and bool(others) and not any(reading.gpu.uuid in here for reading in others)
 

@@ -14,7 +14,7 @@ OnXid = Callable[[str, int, float, str], object]
 
 
 def not_counted_yet(counter: XidCounter) -> OnXid:
-    """Return what tells the counter of an Xid error, but for one that NVML or the kernel log told of before the exporter could."""
+    """Return a callback that counts an exporter's Xid errors, unless NVML or the kernel log reported them before."""
 
     def seen(uuid: str, xid: int, unix_seconds: float, source: str) -> None:
         told = any(

@@ -155,7 +155,7 @@ class GpuHealthCollector:
         return [*xids, *health_families(self._board.gpus, self._board.node)]
 
     def _tell_of_find(self, readings: Sequence[Reading]) -> None:
-        """Log once what GPUs there are, and again when their driver is another."""
+        """Log the GPUs once, and again when the driver changes."""
         gpus = [reading.gpu for reading in readings if reading.up and not reading.gpu.mig]
         version = gpus[0].driver_version if gpus else ""
         if gpus and (not self._found or version not in ("", self._found)):

@@ -89,7 +89,7 @@ def observe(past: GpuHistory, reading: Reading, at: float, held: frozenset[str],
 
 
 def _throttles(reading: Reading) -> frozenset[str]:
-    """Return what holds the clocks down that should not; `hardware_slowdown` only where no other bit says more exactly why."""
+    """Return the throttle reasons that matter; `hardware_slowdown` only without a more precise one."""
     told = reading.values.get(GPU_THROTTLED.name, {})
     found = frozenset(reason for reason in _THROTTLES if told.get((reason,)))
     return found - {"hardware_slowdown"} if found & _EXACT else found

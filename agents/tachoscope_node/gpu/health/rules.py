@@ -175,7 +175,7 @@ def too_young(seconds: float, start_seconds: float) -> Reason:
 
 
 def not_measured_at_all(text: str) -> Reason:
-    """Return why something is unknown of which nothing was measured."""
+    """Return the reason for `unknown` if nothing was measured."""
     return Reason("not_measured", 0.0, "<", 1.0, "unknown", "none", text)
 
 
@@ -191,7 +191,7 @@ def _true(rule: Rule, measured: _Measured) -> bool:
 
 
 def _faults(reading: Reading, past: GpuHistory) -> list[Reason]:
-    """Return why it cannot be asked. Unknown at first: a driver that is being reset answers again, one that hangs on does not."""
+    """Return why a GPU cannot be read. Unknown at first: a driver under reset recovers, one that hangs does not."""
     limits = thresholds()
     if reading.up:
         if past.stale_seconds < limits.stale_seconds:

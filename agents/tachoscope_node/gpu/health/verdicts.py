@@ -45,12 +45,12 @@ class Standing:
 
 
 def _since(reason: Reason, unix_seconds: float) -> float:
-    """Return since when a reason stands that is new: an Xid error, whose value is its age, may be from before this process."""
+    """Return the start of a new reason: an Xid error, whose value is its age, may precede this process."""
     return unix_seconds - (reason.value if reason.what.startswith("xid_") else 0.0)
 
 
 def _displayed(standing: Standing, at: float) -> Reason:
-    """Return a reason as it is to be read: one that is true no longer says so."""
+    """Return a reason for display, marked if it is no longer true."""
     ago = at - standing.last_true
     return replace(standing.reason, text=f"{ago:.0f} s ago: {standing.reason.text}") if ago > 0 else standing.reason
 
@@ -163,7 +163,7 @@ class Board:
                 self._log.info(f"{title}: healthy again")
 
     def _told_elsewhere(self, reason: Reason, unix_seconds: float) -> bool:
-        """Whether there is a line already: the collector's of a GPU that stopped to answer, the counter's of an Xid error."""
+        """Return whether another line reports it: a GPU's collector, or the Xid counter."""
         if reason.what.startswith("xid_"):  # those from before the start have none from this process
             return self._began is None or unix_seconds - reason.value >= self._began[1]
         return reason.what == "not_measured" or (reason.what in FAULTS and reason.severity == "unknown")
@@ -180,7 +180,7 @@ class Board:
 
 
 def _by_gpu(readings: Sequence[Reading]) -> dict[str, Reading]:
-    """Return the readings by GPU; a source that tells only of MIG instances is taken at its word about one of them."""
+    """Return the readings by GPU; a GPU with MIG readings only is represented by one of them."""
     found: dict[str, Reading] = {}
     for reading in sorted(readings, key=lambda reading: (reading.gpu.index, reading.gpu.mig)):
         found.setdefault(reading.gpu.parent_uuid or reading.gpu.uuid or f"gpu {reading.gpu.index}", reading)
@@ -188,7 +188,7 @@ def _by_gpu(readings: Sequence[Reading]) -> dict[str, Reading]:
 
 
 def _most_nvlinks(readings: Iterable[Reading]) -> dict[str, float]:
-    """Return the most active NVLinks by model: where bridges are missing, a GPU alone cannot tell."""
+    """Return the most active NVLinks by model: missing bridges do not show on a single GPU."""
     most: dict[str, float] = {}
     for reading in readings:
         active = reading.value(GPU_NVLINKS, "active")

@@ -80,7 +80,7 @@ def _ask_fields(nvml: Any, handle: Any, wanted: BatchedQuery, answers: QueryResu
 
 
 def _code(error: Exception) -> int:
-    """Return the code of an error that a GPU may give and still be there."""
+    """Return the code of an error after which the GPU still works."""
     raise_if_down(error)
     return code_of(error) or 0
 

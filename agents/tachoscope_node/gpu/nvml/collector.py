@@ -168,7 +168,7 @@ class GpuCollector:
         return DeviceSlot(position, driver, self._events, self._known.with_known_index, self._clock)
 
     def _look_at_driver(self) -> int:
-        """Take the Xid errors since the last time, and return how many GPUs the driver lists."""
+        """Collect new Xid errors, and return the number of GPUs that the driver lists."""
         assert self._driver is not None
         if self._events is not None:
             self._xids.extend(self._events.drain())
@@ -202,7 +202,7 @@ class GpuCollector:
         return [Reading(gpu, up=False, fault=fault, detail=str(self._start_error)) for gpu in self._known.missing(())]
 
     def _raise(self) -> NoReturn:
-        """Say why there is no driver; where no GPU is known nor expected there may be none at all."""
+        """Raise the error of the driver; without known or expected GPUs there may be none."""
         error = self._start_error or RuntimeError("the driver has not been started yet")
         if not self._readings and not self.expected():
             raise error
@@ -214,7 +214,7 @@ class GpuCollector:
         raise PartialError(f"{wanted if absent else ''}{error}", found) from error
 
     def _of_slots(self, asked: set[Task[Any]]) -> list[Reading]:
-        """Return the readings of those that were asked now; of what comes late no one knows when it was read."""
+        """Return the readings made now; the time of late answers is unknown."""
         readings: list[Reading] = []
         present: set[str] = set()
         for slot in self._slots:
@@ -234,7 +234,7 @@ class GpuCollector:
         return readings
 
     def _take_look(self) -> None:
-        """Go on with the list of GPUs as it is now; start the driver again where it has stopped."""
+        """Update the list of GPUs, and restart the driver if it stopped."""
         tasks: list[Task[Any]] = [self._look, *(slot.task for slot in self._slots)]
         errors = [task.error for task in tasks if not task.running and task.error]
         if any(nvml.code_of(error) in nvml.STOPPED for error in errors) and not self._hanging():
@@ -266,7 +266,7 @@ class GpuCollector:
             self._log(str(error))
 
     def _log_changes(self) -> None:
-        """Log each GPU whose condition is not what it was: a line for each kind of fault, whatever the driver's words for it."""
+        """Log GPUs whose condition changed, one line per kind of fault."""
         down = {
             f"GPU {reading.gpu.index} ({reading.gpu.uuid or 'not identified'})": (reading.fault, reading.detail)
             for reading in self._readings

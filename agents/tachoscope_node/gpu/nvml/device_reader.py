@@ -112,7 +112,7 @@ class Reader:
         self._slow_due = now + SLOW_SECONDS
 
     def _divide(self, found: Iterable[Instance], plan: Plan) -> None:
-        """Take up the instances that there are now; those that were there before keep their samples."""
+        """Update the MIG instances; existing ones keep their samples."""
         before = {part.gpu: part for part in self._parts}
         self._parts = []
         for instance in found:
@@ -151,7 +151,7 @@ class Reader:
         return processes
 
     def _check(self, answers: QueryResult, now: float) -> None:
-        """Learn again soon if the GPU no longer answers what it did; raise if nothing of what was asked for works."""
+        """Plan again soon if the GPU stopped answering something; raise if nothing works."""
         if not answers.refused:
             return
         passing = [code for code in answers.refused.values() if code not in UNSUPPORTED]
@@ -160,7 +160,7 @@ class Reader:
         self._learn_due = min(self._learn_due, now + UNSURE_SECONDS)
 
     def _tried(self, work: Callable[[], _T]) -> _T | None:
-        """Do what may fail while the GPU works. Raises NVMLError if it does not work."""
+        """Do optional work. Raises NVMLError if the GPU itself does not work."""
         try:
             return work()
         except self._nvml.NVMLError as error:
@@ -174,7 +174,7 @@ def _put(values: Values, answers: Iterable[tuple[ValueSource, float]]) -> None:
 
 
 class Processes:
-    """The processes of one GPU or MIG instance, by the first function that gives a list that can be true."""
+    """The processes of a GPU or MIG instance, from the first function with a plausible list."""
 
     def __init__(self) -> None:
         self._functions = list(FUNCTIONS)
@@ -196,5 +196,5 @@ class Processes:
 
 
 def can_be_true(processes: Iterable[GpuProcess]) -> bool:
-    """Return whether these can be processes: a list read with the wrong size of its entries has pids that no process has."""
+    """Return whether a list is plausible: read with the wrong entry size, it has impossible pids."""
     return all(0 < process.pid <= _MOST_PID for process in processes)

@@ -143,7 +143,7 @@ class PodsCollector:
 
 
 def _owners(grants: Iterable[DeviceAllocation], devices: Devices) -> tuple[dict[Labels, list[ContainerOwner]], Counter[str]]:
-    """Return the containers that have each GPU, and how many devices are no GPU that was read, by how they were given."""
+    """Return the containers of each GPU, and the number of devices that are not a known GPU, by kind."""
     owners: dict[Labels, list[ContainerOwner]] = defaultdict(list)
     unmapped: Counter[str] = Counter()
     for grant in grants:

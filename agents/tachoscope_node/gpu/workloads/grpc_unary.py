@@ -28,7 +28,7 @@ _Headers = Iterable[tuple[bytes | str, bytes | str]]
 
 
 class CallError(Exception):
-    """The call got no answer; the text says why, with the socket's path."""
+    """The call failed; the text has the reason and the socket's path."""
 
 
 def call(path: str, method: str, request: bytes, *, deadline_seconds: float, max_bytes: int) -> bytes:

@@ -51,7 +51,7 @@ class JobActivity:
 
 
 def _jobs_by_gpu(workloads: Family) -> Mapping[Labels, set[str]]:
-    """Return the training jobs that have each GPU, by the GPU's labels; of a GPU of very many workloads those that are named."""
+    """Return the training jobs of each GPU, by its labels; with very many workloads only the named ones."""
     jobs: dict[Labels, set[str]] = defaultdict(set)
     for labels, _ in workloads.points:
         if job := labels[-2]:

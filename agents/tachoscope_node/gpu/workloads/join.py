@@ -132,7 +132,7 @@ class _Join:
         return _Workload(namespace, pod, container, rank.training_job if rank else "", rank.rank if rank else "")
 
     def _rank_of(self, pid: int, gpu: Gpu) -> Rank | None:
-        """Return the rank that a process is, if it can be only one."""
+        """Return the rank of a process, if it is unique."""
         place = self._seen.places.get(pid)
         if place is None or not place.inner_pid or (not place.pod_uid and place.inner_pid != pid):
             return None  # in a container that is not a pod's, other containers have processes of the same id
@@ -145,7 +145,7 @@ class _Join:
         return {rank for process in self._processes[gpu.labels] if (rank := self._rank_of(process.pid, gpu))}
 
     def _claiming(self, gpu: Gpu) -> Iterable[Rank]:
-        """Return the ranks whose records name this GPU, but for those that cannot have it."""
+        """Return the ranks that name this GPU and can have it."""
         pods = {(owner.namespace, owner.pod) for owner in self._seen.owners.get(gpu.labels, ())}
         running = self._running(gpu)
         for rank in self._seen.ranks:
@@ -182,7 +182,7 @@ class _Join:
 
 
 def _may_be(known: PodName, pod: PodName) -> bool:
-    """Return whether a pod of which this much is known, its namespace and name, can be that one."""
+    """Return whether a partly known pod, by namespace and name, can be that one."""
     return all(mine in {"", other} for mine, other in zip(known, pod, strict=True))
 
 
@@ -191,7 +191,7 @@ def _names_gpu(rank: Rank, gpu: Gpu) -> bool:
 
 
 def _processes(readings: Iterable[Reading]) -> dict[Labels, list[GpuProcess]]:
-    """Return each GPU's processes; what runs on an instance is not counted again for the whole GPU."""
+    """Return each GPU's processes; those on a MIG instance are not repeated for the whole GPU."""
     on_instances: dict[str, set[int]] = defaultdict(set)
     for reading in readings:
         if reading.gpu.mig:
@@ -207,7 +207,7 @@ def _processes(readings: Iterable[Reading]) -> dict[Labels, list[GpuProcess]]:
 
 
 def _limited(workloads: Mapping[_Workload, _Memory]) -> dict[_Workload, _Memory]:
-    """Return the first workloads, by name so that the same ones stay, and all others as one."""
+    """Return the first workloads by name, a stable choice, and all others as one."""
     named = sorted(workload for workload in workloads if workload != _NOBODY)
     kept = {workload: workloads[workload] for workload in named[:MAX_WORKLOADS]}
     rest = [*named[MAX_WORKLOADS:], *(workload for workload in workloads if workload == _NOBODY)]
