@@ -28,8 +28,7 @@ def headline(report: Report, life: Life) -> Text:
     text.append(f"   the whole life: {life_words.summary(report, life)}   ")
     text.append(f"goodput {'not known' if report.goodput is None else percent(report.goodput)}\n", style="bold")
     text.append(life_words.allocated(life), style="dim")
-    if life.cost is not None and (life.cost.money is not None or life.cost.unit == "GPU"):
-        # Without a price, rank-hours say no more than the line above.
+    if life.cost is not None and life_words.tells_cost(life):
         text.append(f"\n{life_words.cost(life.cost)}", style="dim")
     return text
 

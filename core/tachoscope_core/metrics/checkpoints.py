@@ -6,16 +6,12 @@ from tachoscope_core.metrics.metric import Metric
 
 VERIFIED_TIMESTAMP = Metric(
     "tachoscope_checkpoint_verified_timestamp_seconds",
-    "gauge",
-    "seconds",
     "Unix time at which the newest checkpoint was saved that was read back and found sound; absent without one. A job on several "
     "nodes has one for each, for what the node's ranks wrote: the least counts.",
     ("training_job",),
 )
 VERIFICATIONS = Metric(
     "tachoscope_checkpoint_verifications_total",
-    "counter",
-    "",
     "Checkpoints that were read back on the node: sound, corrupt, unreachable (not to be seen or read from there), unverifiable "
     "(not all of its ranks said what they wrote).",
     ("training_job", "result"),

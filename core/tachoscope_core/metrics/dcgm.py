@@ -96,10 +96,11 @@ _ROWS: tuple[tuple[str, Literal["gauge", "counter"], DcgmUnit, str], ...] = (
     ("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "counter", "count", "Recoveries of all NVLinks."),
 )
 
-DCGM_XID = Metric(
-    "DCGM_FI_DEV_XID_ERRORS", "gauge", "", "Code of the last Xid error, 0 for none.", (*DCGM_LABELS, "err_code", "err_msg")
+DCGM_XID = Metric("DCGM_FI_DEV_XID_ERRORS", "Code of the last Xid error, 0 for none.", (*DCGM_LABELS, "err_code", "err_msg"))
+DCGM_METRICS: tuple[Metric, ...] = (
+    *(Metric(name, text, DCGM_LABELS, foreign_type=kind) for name, kind, _, text in _ROWS),
+    DCGM_XID,
 )
-DCGM_METRICS: tuple[Metric, ...] = (*(Metric(name, kind, "", text, DCGM_LABELS) for name, kind, _, text in _ROWS), DCGM_XID)
 """All that the agent reads from a dcgm-exporter or gives under its names; the unit of each is in `DCGM_UNITS`."""
 
 DCGM_UNITS: dict[str, DcgmUnit] = {name: unit for name, _, unit, _ in _ROWS} | {DCGM_XID.name: "number"}

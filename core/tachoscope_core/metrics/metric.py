@@ -16,23 +16,40 @@ it; agents and the watch add the namespace. Rules and alerts keep all three; a l
 WORKLOADS = ("training_job", "service")
 """Labels that name a job or service."""
 
+MetricType = Literal["counter", "gauge", "histogram"]
+Unit = Literal["seconds", "bytes", "ratio", "watts", "joules", "hertz", "celsius", ""]
+_UNITS: tuple[Unit, ...] = ("seconds", "bytes", "ratio", "watts", "joules", "hertz", "celsius")
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of the catalogue.
+    """A metric of the catalogue. Its type and unit follow from the name: https://prometheus.io/docs/practices/naming/.
 
     Attributes:
         labels: names of its labels; points carry their values in this order.
         states: the values of its `state` label, where it has one. buckets: upper bounds of a histogram's buckets, without +Inf.
+        foreign_type: of a metric whose name does not follow the convention, since it is not ours.
     """
 
     name: str
-    type: Literal["counter", "gauge", "histogram"]
-    unit: Literal["seconds", "bytes", "ratio", "watts", "joules", "hertz", "celsius", ""]
     help: str
     labels: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    foreign_type: MetricType | None = None
+
+    @property
+    def type(self) -> MetricType:
+        """Counter if the name ends in `_total`, histogram with buckets, else gauge."""
+        if self.foreign_type is not None:
+            return self.foreign_type
+        return "counter" if self.name.endswith("_total") else "histogram" if self.buckets else "gauge"
+
+    @property
+    def unit(self) -> Unit:
+        """The base unit at the end of the name, before `_total`; empty for counts."""
+        name = self.name.removesuffix("_total")
+        return next((unit for unit in _UNITS if name.endswith(f"_{unit}")), "")
 
     @property
     def workload(self) -> int | None:

@@ -22,60 +22,41 @@ _OPERATION = ("training_job", "group", "collective", "size_class")
 
 COLLECTIVE_SECONDS = Metric(
     "tachoscope_nccl_collective_seconds",
-    "histogram",
-    "seconds",
     "Time in NCCL operations of the node's ranks, waiting for later ranks included, by process group, kind and size of message.",
     _OPERATION,
     buckets=SECONDS_BUCKETS,
 )
 BUS_BYTES = Metric(
     "tachoscope_nccl_bus_bytes_total",
-    "counter",
-    "bytes",
     "Bytes that NCCL operations carried over the bus, by nccl-tests' factors; over the sum of their seconds: bus bandwidth.",
     _OPERATION,
 )
 BANDWIDTH_DIFFERS = Metric(
     "tachoscope_nccl_bandwidth_differs_total",
-    "counter",
-    "",
     "Operations of which the Inspector gave a bus bandwidth that is not 0 and not that of nccl-tests' factors.",
     ("collective",),
 )
 LINES = Metric(
     "tachoscope_nccl_lines_total",
-    "counter",
-    "",
     "Lines of the NCCL Inspector by outcome: counted, malformed, oversized, implausible, cut.",
     ("outcome",),
 )
 SKIPPED_BYTES = Metric(
     "tachoscope_nccl_skipped_bytes_total",
-    "counter",
-    "bytes",
     "What the NCCL Inspector wrote and nobody read: faster than the agent may read, or in lines that are too long.",
 )
 RELEASED_BYTES = Metric(
-    "tachoscope_nccl_released_bytes_total",
-    "counter",
-    "bytes",
-    "What was read of the NCCL Inspector's files and given back to their file system.",
+    "tachoscope_nccl_released_bytes_total", "What was read of the NCCL Inspector's files and given back to their file system."
 )
-INSPECTOR_FILES = Metric("tachoscope_nccl_inspector_files", "gauge", "", "Files of the NCCL Inspector that are followed.")
+INSPECTOR_FILES = Metric("tachoscope_nccl_inspector_files", "Files of the NCCL Inspector that are followed.")
 DETAILS = Metric(
     "tachoscope_nccl_records_total",
-    "counter",
-    "",
     "Sampled operations by outcome: written as records of their job, or dropped, there being too many a second.",
     ("outcome",),
 )
-RAS_UP = Metric(
-    "tachoscope_nccl_ras_up", "gauge", "", "1 if NCCL's RAS answered the last question, 0 if not; absent while nobody is there."
-)
+RAS_UP = Metric("tachoscope_nccl_ras_up", "1 if NCCL's RAS answered the last question, 0 if not; absent while nobody is there.")
 COMMUNICATORS = Metric(
     "tachoscope_nccl_communicators",
-    "gauge",
-    "",
     "Communicators of the jobs whose RAS this node asks, by state: running, disagreeing (on how many collectives were launched), "
     "hung, incomplete, error, starting, ending.",
     ("state",),
@@ -83,8 +64,6 @@ COMMUNICATORS = Metric(
 )
 MISSING_RANKS = Metric(
     "tachoscope_nccl_missing_ranks",
-    "gauge",
-    "",
     "Ranks that communicators lack by condition: unresponsive, dead (by RAS given up), not_a_member.",
     ("condition",),
 )

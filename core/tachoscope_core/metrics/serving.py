@@ -31,99 +31,68 @@ QUEUE_BUCKETS = (0.01, 0.05, 0.1, 0.3, 0.5, 0.8, 1.0, 2.0, 2.5, 5.0, 10.0, 30.0)
 
 REQUESTS = Metric(
     "tachoscope_requests_total",
-    "counter",
-    "",
     "Requests that ended, by how: ok, client_error, server_error, shed (for want of capacity), timeout, cut (stream broke off).",
     (*_SERVICE, "outcome"),
 )
 REQUESTS_JOINT = Metric(
     "tachoscope_requests_joint_total",
-    "counter",
-    "",
     "Requests by whether they met all objectives together: ended ok, first token within 2.5 s, then on average at most 0.1 s to "
     "each next. Only of models that answer in tokens; no client errors, and none that ended ok with its tokens unseen.",
     (*_SERVICE, "met"),
 )
 REQUEST_SECONDS = Metric(
     "tachoscope_request_seconds",
-    "histogram",
-    "seconds",
     "Time from a request's arrival to the end of its answer, of those that ended ok.",
     _SERVICE,
     buckets=REQUEST_BUCKETS,
 )
 FIRST_TOKEN_SECONDS = Metric(
     "tachoscope_request_first_token_seconds",
-    "histogram",
-    "seconds",
     "Time from a request's arrival to its first token (TTFT).",
     _SERVICE,
     buckets=FIRST_TOKEN_BUCKETS,
 )
 INTER_TOKEN_SECONDS = Metric(
     "tachoscope_request_inter_token_seconds",
-    "histogram",
-    "seconds",
     "Time from one token of a request to its next (ITL).",
     _SERVICE,
     buckets=INTER_TOKEN_BUCKETS,
 )
 QUEUE_SECONDS = Metric(
-    "tachoscope_request_queue_seconds",
-    "histogram",
-    "seconds",
-    "Time that a request waited before it was first worked on.",
-    _SERVICE,
-    buckets=QUEUE_BUCKETS,
+    "tachoscope_request_queue_seconds", "Time that a request waited before it was first worked on.", _SERVICE, buckets=QUEUE_BUCKETS
 )
 REQUEST_TIME_SECONDS = Metric(
     "tachoscope_request_time_seconds_total",
-    "counter",
-    "seconds",
     "Time of requests that ended by ledger state; the states add up to their time from arrival to end.",
     (*_SERVICE, "state"),
     REQUEST_STATES,
 )
-REQUEST_TOKENS = Metric(
-    "tachoscope_request_tokens_total", "counter", "", "Tokens of requests: in (prompt) and out.", (*_SERVICE, "direction")
-)
-REQUESTS_RUNNING = Metric("tachoscope_requests_running", "gauge", "", "Requests that an engine works on.", _ENGINE)
-REQUESTS_WAITING = Metric("tachoscope_requests_waiting", "gauge", "", "Requests that wait for an engine.", _ENGINE)
+REQUEST_TOKENS = Metric("tachoscope_request_tokens_total", "Tokens of requests: in (prompt) and out.", (*_SERVICE, "direction"))
+REQUESTS_RUNNING = Metric("tachoscope_requests_running", "Requests that an engine works on.", _ENGINE)
+REQUESTS_WAITING = Metric("tachoscope_requests_waiting", "Requests that wait for an engine.", _ENGINE)
 REQUEST_PREEMPTIONS = Metric(
-    "tachoscope_request_preemptions_total", "counter", "", "Requests put back in the queue to make room in the KV cache.", _ENGINE
+    "tachoscope_request_preemptions_total", "Requests put back in the queue to make room in the KV cache.", _ENGINE
 )
-KV_CACHE_USAGE = Metric("tachoscope_kv_cache_usage_ratio", "gauge", "ratio", "Share of the KV cache that is in use.", _ENGINE)
+KV_CACHE_USAGE = Metric("tachoscope_kv_cache_usage_ratio", "Share of the KV cache that is in use.", _ENGINE)
 ENGINE_TIME_SECONDS = Metric(
     "tachoscope_engine_time_seconds_total",
-    "counter",
-    "seconds",
     "Time of an engine by ledger state; the states add up to the wall time.",
     (*_ENGINE, "state"),
     ENGINE_STATES,
 )
 ENGINE_ITERATIONS = Metric(
-    "tachoscope_engine_iterations_total",
-    "counter",
-    "",
-    "Forward passes of an engine: each brings running requests one token.",
-    _ENGINE,
+    "tachoscope_engine_iterations_total", "Forward passes of an engine: each brings running requests one token.", _ENGINE
 )
 ENGINE_PROMPT_TOKENS = Metric(
-    "tachoscope_engine_prompt_tokens_total", "counter", "", "Prompt tokens that an engine computed, cached ones excluded.", _ENGINE
+    "tachoscope_engine_prompt_tokens_total", "Prompt tokens that an engine computed, cached ones excluded.", _ENGINE
 )
 SERVER_UP = Metric(
     "tachoscope_server_up",
-    "gauge",
-    "",
     "1 if the inference server's metrics could be read at the last look, and its check, if it has one, was answered; 0 if not.",
     ("service",),
 )
 SERVER_START = Metric(
-    "tachoscope_server_start_time_seconds",
-    "gauge",
-    "seconds",
-    "Unix time at which the inference server's process started.",
-    ("service",),
+    "tachoscope_server_start_time_seconds", "Unix time at which the inference server's process started.", ("service",)
 )
 
 SERVING_METRICS = (

@@ -9,11 +9,26 @@ _HIGH_CARDINALITY = {"run", "run_id", "attempt", "pid", "step", "writer"}
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_names_carry_prefix_unit_and_kind(metric: Metric) -> None:
+def test_names_carry_the_prefix_and_only_counters_end_in_total(metric: Metric) -> None:
     assert metric.name.startswith("tachoscope_")
     assert metric.name.endswith("_total") == (metric.type == "counter")
-    if metric.unit:
-        assert metric.name.removesuffix("_total").endswith(f"_{metric.unit}")
+    assert not (metric.type == "counter" and metric.buckets)
+
+
+@pytest.mark.parametrize(
+    ("name", "buckets", "expected"),
+    [
+        ("tachoscope_x_seconds_total", (), ("counter", "seconds")),
+        ("tachoscope_x_seconds", (0.1, 1.0), ("histogram", "seconds")),
+        ("tachoscope_x_ratio", (), ("gauge", "ratio")),
+        ("tachoscope_xs_total", (), ("counter", "")),
+        ("tachoscope_x_info", (), ("gauge", "")),
+    ],
+)
+def test_type_and_unit_follow_from_the_name(name: str, buckets: tuple[float, ...], expected: tuple[str, str]) -> None:
+    metric = Metric(name, "For tests.", buckets=buckets)
+
+    assert (metric.type, metric.unit) == expected
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)

@@ -23,7 +23,7 @@ _DEADLINE = 1.0
 
 
 def gauge(name: str) -> Metric:
-    return Metric(f"tachoscope_test_{name}", "gauge", "", "For tests.")
+    return Metric(f"tachoscope_test_{name}", "For tests.")
 
 
 class Fake:

@@ -35,7 +35,7 @@ from tachoscope_service.metrics.otlp.push import OtlpPush, OtlpSettings, faults
 
 BOOT, START = 1_700_000_000.0, 1_700_086_400.5
 SECRET = "Bearer c0rrect-h0rse"
-GPU = Metric("tachoscope_gpu_busy_ratio", "gauge", "ratio", "Busy share of a GPU.", ("gpu",))
+GPU = Metric("tachoscope_gpu_busy_ratio", "Busy share of a GPU.", ("gpu",))
 FAMILIES = [
     Family(
         TIME_SECONDS, [(("llama", "0", "compute"), 12.5), (("llama", "0", "data_wait"), 1.5), (("llama", "1", "compute"), 13.0)]

@@ -96,12 +96,12 @@ def _models() -> _Models:
     for count, names in moving["same_shape"].items():
         for name in names:
             found[f"aten::{name}"] = (_same_shape, {"count": count})
-            found[f"aten::{name}_"] = (_in_place, {})
+            found[f"aten::{name}_"] = (_read_and_written, {})
     for count, names in moving["boolean"].items():
         found |= {f"aten::{name}": (_same_shape, {"count": count, "element_bytes": 1}) for name in names}
     found |= {f"aten::{name}": (_first_written, {}) for name in moving["first_written"]}
     found |= {f"aten::{name}": (_read, {}) for name in moving["reduction"]}
-    found |= {f"aten::{name}": (_like_first, {}) for name in moving["like_first"]}
+    found |= {f"aten::{name}": (_read_and_written, {}) for name in moving["like_first"]}
     return found
 
 
@@ -217,10 +217,6 @@ def _same_shape(call: OperatorCall, arguments: Arguments) -> tuple[float, float]
     return nan, sum(call.size(position) for position in tensors) + out * widest
 
 
-def _in_place(call: OperatorCall, _: Arguments) -> tuple[float, float]:
-    return nan, _inputs(call) + call.size(0)
-
-
 def _first_written(call: OperatorCall, _: Arguments) -> tuple[float, float]:
     return nan, _inputs(call)
 
@@ -228,7 +224,7 @@ def _first_written(call: OperatorCall, _: Arguments) -> tuple[float, float]:
 _read = _first_written
 
 
-def _like_first(call: OperatorCall, _: Arguments) -> tuple[float, float]:
+def _read_and_written(call: OperatorCall, _: Arguments) -> tuple[float, float]:
     return nan, _inputs(call) + call.size(0)
 
 
