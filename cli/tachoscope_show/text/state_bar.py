@@ -9,52 +9,29 @@ from tachoscope_core.report.palette import STATE_COLORS
 from tachoscope_core.report.report import Ledger
 
 _FALLBACK_COLOR = "#666666"
-_OF_SIXTEEN = {
-    # The nearest of the 16 are the same for several states, so each is given its own.
-    "compute": "green",
-    "communication": "blue",
-    "straggler_wait": "magenta",
-    "data_wait": "yellow",
-    "host_to_device": "cyan",
-    "host_wait": "red",
-    "checkpoint": "bright_yellow",
-    "evaluation": "bright_magenta",
-    "initialisation": "bright_blue",
-    "restore": "white",
-    "lost_work": "bright_cyan",
-    "queued": "bright_white",
-    "hung": "bright_red",
-    "unexplained": "bright_black",
-    "prefill": "cyan",
-    "decode": "green",
-    "preempted": "red",
-    "cold_start": "bright_cyan",
-    "busy": "green",
-    "idle": "white",
-    "starved": "bright_red",
-}
-_LETTERS = {
-    "compute": "█",
-    "communication": "C",
-    "straggler_wait": "S",
-    "data_wait": "D",
-    "host_to_device": ">",
-    "host_wait": "H",
-    "checkpoint": "K",
-    "evaluation": "E",
-    "initialisation": "I",
-    "restore": "R",
-    "lost_work": "L",
-    "queued": "Q",
-    "hung": "X",
-    "unexplained": "?",
-    "prefill": "P",
-    "decode": "█",
-    "preempted": "V",
-    "cold_start": "K",
-    "busy": "█",
-    "idle": "·",
-    "starved": "S",
+_DRAWN = {
+    # Colour on terminals of 16 colours, each its own though the nearest are the same for several; character without colours.
+    "compute": ("green", "█"),
+    "communication": ("blue", "C"),
+    "straggler_wait": ("magenta", "S"),
+    "data_wait": ("yellow", "D"),
+    "host_to_device": ("cyan", ">"),
+    "host_wait": ("red", "H"),
+    "checkpoint": ("bright_yellow", "K"),
+    "evaluation": ("bright_magenta", "E"),
+    "initialisation": ("bright_blue", "I"),
+    "restore": ("white", "R"),
+    "lost_work": ("bright_cyan", "L"),
+    "queued": ("bright_white", "Q"),
+    "hung": ("bright_red", "X"),
+    "unexplained": ("bright_black", "?"),
+    "prefill": ("cyan", "P"),
+    "decode": ("green", "█"),
+    "preempted": ("red", "V"),
+    "cold_start": ("bright_cyan", "K"),
+    "busy": ("green", "█"),
+    "idle": ("white", "·"),
+    "starved": ("bright_red", "S"),
 }
 _WIDTH = 72
 
@@ -66,10 +43,11 @@ def color(state: str) -> str:
 
 def filled(state: str, width: int, console: Console) -> Text:
     """Return so many characters of a state, in its colour where the console has colours, else its own character."""
+    of_sixteen, character = _DRAWN.get(state, ("white", state[:1]))
     if console.color_system is None or console.no_color:
-        return Text(_LETTERS.get(state, state[:1]) * width)
+        return Text(character * width)
     few = console.color_system in {"standard", "windows"}
-    return Text("█" * width, style=_OF_SIXTEEN.get(state, "white") if few else color(state))
+    return Text("█" * width, style=of_sixteen if few else color(state))
 
 
 def bar(ledger: Ledger, console: Console) -> Text:
