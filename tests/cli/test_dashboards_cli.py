@@ -193,7 +193,7 @@ def test_boards_of_an_earlier_version_are_named_and_left_to_the_user_to_delete(
         (("--token-file", "token", "--token-env", "GRAFANA_TOKEN"), "give either --token-file or --token-env"),
         (("--token-file", "nowhere"), "nowhere cannot be read"),
         (("--token-env", "NOT_SET"), "the environment variable NOT_SET is not set"),
-        (("--token-file", "empty"), "holds what no token has"),
+        (("--token-file", "empty"), "has invalid characters"),
     ],
 )
 def test_where_the_token_is_has_to_be_said_once(elsewhere: Path, words: tuple[str, ...], said: str):

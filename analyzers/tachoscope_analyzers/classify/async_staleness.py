@@ -12,6 +12,7 @@ import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Ranks
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
@@ -59,18 +60,18 @@ def classify(job: JobRecords, steps: Steps) -> StalenessVerdict:
             source=source,
         ),
         *(
-            Evidence(signal=f"staleness, {name}", value=float(value), unit="updates", source=source)
+            measured(f"staleness, {name}", value, "updates", source)
             for name, value in (
                 ("median", quantile(counts, 0.5)),
                 ("mean", sum(age * count for age, count in counts.items()) / counts.total()),
                 ("largest", max(counts)),
             )
         ),
-        Evidence(
-            signal="updates that are older than the bound",
-            value=sum(count for age, count in counts.items() if age > bound) / counts.total(),
-            unit="ratio",
-            source=source,
+        measured(
+            "updates that are older than the bound",
+            sum(count for age, count in counts.items() if age > bound) / counts.total(),
+            "ratio",
+            source,
         ),
     ]
     ranks: Ranks = stale if 0 < len(stale) < len(by_rank) else "all"

@@ -14,6 +14,7 @@ import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import culprits
+from tachoscope_analyzers.findings.evidence import compared, measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.steps import Steps
@@ -74,7 +75,7 @@ def classify(steps: Steps, late: Matrix, losses: Losses) -> ImbalanceVerdict:
     explained = float(seconds.sum() / late.sum())
     evidence = [
         *follows.evidence,
-        Evidence(signal="part of the late ranks' excess that it explains", value=explained, unit="ratio", source="step records"),
+        measured("part of the late ranks' excess that it explains", explained, "ratio", "step records"),
         *_turns(seconds, losses),
     ]
     margin = (2 * explained - 1) * float(late.sum() / losses.step.sum())
@@ -101,11 +102,11 @@ def _turns(seconds: Matrix, losses: Losses) -> list[Evidence]:
         return []
     who = seconds[much].argmax(axis=1)
     return [
-        Evidence(
-            signal="late rank another one than the time before",
-            value=float((np.diff(who) != 0).mean()),
-            unit="ratio of the steps that lose 5 % and more",
-            source="step records",
+        measured(
+            "late rank another one than the time before",
+            (np.diff(who) != 0).mean(),
+            "ratio of the steps that lose 5 % and more",
+            "step records",
         )
     ]
 
@@ -129,11 +130,11 @@ def _by_size(steps: Steps) -> _Follows | None:
         _correlation(
             "a rank's computing with the size of its batches", correlation, threshold("size_correlation"), int(rows.sum())
         ),
-        Evidence(
-            signal="largest batch of a step over the mean of the ranks",
-            value=float((sizes[rows].max(axis=1) / sizes[rows].mean(axis=1)).mean()),
-            unit="ratio",
-            source="step records",
+        measured(
+            "largest batch of a step over the mean of the ranks",
+            (sizes[rows].max(axis=1) / sizes[rows].mean(axis=1)).mean(),
+            "ratio",
+            "step records",
         ),
     ]
     return _Follows(np.maximum(slope, 0.0) * filled, correlation, threshold("size_correlation"), evidence)
@@ -178,11 +179,4 @@ def _by_forward_and_backward(steps: Steps) -> _Follows | None:
 
 
 def _correlation(signal: str, value: float, needed: float, steps: int) -> Evidence:
-    return Evidence(
-        signal=f"correlation of {signal}",
-        value=value,
-        threshold=needed,
-        comparison=">=" if value >= needed else "<",
-        unit="ratio",
-        source=f"step records: {steps} steps in which both are known",
-    )
+    return compared(f"correlation of {signal}", value, needed, "ratio", f"step records: {steps} steps in which both are known")

@@ -11,6 +11,7 @@ from tachoscope_analyzers.classify.input_pipeline import seen_lines
 from tachoscope_analyzers.classify.stragglers import busy_other
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Ranks, culprits
+from tachoscope_analyzers.findings.evidence import compared, measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.load import JobRecords
@@ -40,30 +41,20 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
     if not steps.cpu_wait_measured or not lost.any():
         return []
     evidence = [
-        Evidence(
-            signal="ready to run but without a core, the rank that each step lasted for",
-            value=float(lost.mean()),
-            unit="seconds per step",
-            source="schedstat of the training thread",
+        measured(
+            "ready to run but without a core, the rank that each step lasted for",
+            lost.mean(),
+            "seconds per step",
+            "schedstat of the training thread",
         ),
-        Evidence(
-            signal="the same, mean of all ranks",
-            value=float(steps.own["cpu_wait"].mean()),
-            unit="seconds per step",
-            source="schedstat of the training thread",
+        measured(
+            "the same, mean of all ranks", steps.own["cpu_wait"].mean(), "seconds per step", "schedstat of the training thread"
         ),
     ]
     windows = sum(beat.window_seconds for beat in job.heartbeats)
     pressure = sum(beat.signals.get("pressure_cpu_seconds", 0.0) for beat in job.heartbeats)
     if windows and any("pressure_cpu_seconds" in beat.signals for beat in job.heartbeats):
-        evidence.append(
-            Evidence(
-                signal="CPU pressure of the host (PSI some)",
-                value=pressure / windows,
-                unit="ratio",
-                source="heartbeats",
-            )
-        )
+        evidence.append(measured("CPU pressure of the host (PSI some)", pressure / windows, "ratio", "heartbeats"))
     who = culprits(steps.own["cpu_wait"], steps.ranks).ranks
     found = core_takers.find_takers(job, steps, who)
     return [
@@ -97,7 +88,7 @@ def _pauses(job: JobRecords, steps: Steps, losses: Losses, memory: Matrix) -> li
     pausing = np.asarray(np.sum([steps.own[cause] for cause in _PAUSES], axis=0))
     who = culprits(pausing, steps.ranks).ranks
     evidence = [
-        Evidence(signal=_PAUSES[cause], value=float(seconds.mean()), unit="seconds per step", source="step records")
+        measured(_PAUSES[cause], seconds.mean(), "seconds per step", "step records")
         for cause, seconds in by_cause.items()
         if seconds.any()
     ]
@@ -105,11 +96,11 @@ def _pauses(job: JobRecords, steps: Steps, losses: Losses, memory: Matrix) -> li
     evidence += spikes.evidence(when)
     if len(steps.ranks) > 1 and when.kind != "steady" and who == "all":
         evidence.append(
-            Evidence(
-                signal="steps with a pause in which only one rank has it, and the others wait",
-                value=spikes.single_rank_ratio(pausing),
-                unit="ratio",
-                source="step records",
+            measured(
+                "steps with a pause in which only one rank has it, and the others wait",
+                spikes.single_rank_ratio(pausing),
+                "ratio",
+                "step records",
             )
         )
     cause = max(by_cause, key=lambda one: float(by_cause[one].sum()))
@@ -131,7 +122,7 @@ def _standing_still(job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evi
     rows = next((found for phase in phases if (found := seen_lines(job, steps, phase, ranks))), [])
     if ticks and late:
         lock = "interpreter's lock held by another thread, the sampler's looks that came late by it"
-        rows.append(Evidence(signal=lock, value=late / ticks, unit="ratio", source="heartbeats"))
+        rows.append(measured(lock, late / ticks, "ratio", "heartbeats"))
     return rows
 
 
@@ -159,24 +150,18 @@ def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidat
         seen_ranks = [steps.ranks[column] for column in columns]
         in_model = model_share(lines_seen(job, steps, "other", seen_ranks))
         evidence = [
-            Evidence(
-                signal="CPU used in the unexplained time",
-                value=busy / total if total else 0.0,
-                unit="ratio",
-                source="step records",
-            ),
+            measured("CPU used in the unexplained time", busy / total if total else 0.0, "ratio", "step records"),
             *spikes.evidence(spikes.rhythm(seconds, steps.numbers)),
             *seen_lines(job, steps, "other", seen_ranks),
         ]
         if in_model:
             evidence.append(
-                Evidence(
-                    signal="samples of it within the model, which is computing and no loss",
-                    value=in_model,
-                    threshold=threshold("model_samples_ratio"),
-                    comparison=">=" if in_model >= threshold("model_samples_ratio") else "<",
-                    unit="ratio",
-                    source="stack samples in other",
+                compared(
+                    "samples of it within the model, which is computing and no loss",
+                    in_model,
+                    threshold("model_samples_ratio"),
+                    "ratio",
+                    "stack samples in other",
                 )
             )
         computing = in_model >= threshold("model_samples_ratio")
@@ -184,12 +169,7 @@ def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidat
     launching = _lost(losses, "launch")
     if launching.any():
         evidence = [
-            Evidence(
-                signal="device idle while the host did not wait for data",
-                value=float(launching.mean()),
-                unit="seconds per step",
-                source="device events",
-            )
+            measured("device idle while the host did not wait for data", launching.mean(), "seconds per step", "device events")
         ]
         found.append(Candidate("unknown", launching, "all", evidence, 0.5, ("launch_bound", 0.0)))
     return found

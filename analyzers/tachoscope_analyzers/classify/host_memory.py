@@ -13,6 +13,7 @@ import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Ranks
+from tachoscope_analyzers.findings.evidence import compared, measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
@@ -82,30 +83,24 @@ def _evidence(beats: list[Heartbeat]) -> list[Evidence]:
     window = sum(beat.window_seconds for beat in beats)
     sums = {name: sum(beat.signals.get(name, 0.0) for beat in beats) for name in ("pressure_memory_seconds", "major_faults")}
     rows = [
-        Evidence(
-            signal="memory pressure of the host (PSI some)",
-            value=sums["pressure_memory_seconds"] / window,
-            unit="ratio",
-            source="heartbeats",
-        ),
-        Evidence(
-            signal="pages read back from storage (major faults)",
-            value=sums["major_faults"] / window,
-            threshold=threshold("major_faults_per_second"),
-            comparison=">=" if sums["major_faults"] / window >= threshold("major_faults_per_second") else "<",
-            unit="per second and process",
-            source="heartbeats",
+        measured("memory pressure of the host (PSI some)", sums["pressure_memory_seconds"] / window, "ratio", "heartbeats"),
+        compared(
+            "pages read back from storage (major faults)",
+            sums["major_faults"] / window,
+            threshold("major_faults_per_second"),
+            "per second and process",
+            "heartbeats",
         ),
     ]
     swapped = [beat.signals["swapped_bytes"] for beat in beats if "swapped_bytes" in beat.signals]
     if swapped and max(swapped) > 0:
-        rows.append(Evidence(signal="swapped out, most of a process", value=max(swapped), unit="bytes", source="heartbeats"))
+        rows.append(measured("swapped out, most of a process", max(swapped), "bytes", "heartbeats"))
     available = [beat.signals["available_bytes"] for beat in beats if "available_bytes" in beat.signals]
     if available:
-        rows.append(Evidence(signal="memory available on the host, least", value=min(available), unit="bytes", source="heartbeats"))
+        rows.append(measured("memory available on the host, least", min(available), "bytes", "heartbeats"))
     slopes = [slope for writer in {beat.writer for beat in beats} if (slope := resident_slope(beats, writer)) is not None]
     if slopes:
-        rows.append(Evidence(signal="resident memory grows by", value=max(slopes), unit="bytes per second", source="heartbeats"))
+        rows.append(measured("resident memory grows by", max(slopes), "bytes per second", "heartbeats"))
     return rows
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import against_others, culprits
+from tachoscope_analyzers.findings.evidence import compared, measured
 from tachoscope_analyzers.findings.make import SEEN_AT, Candidate
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.activity import seen_for_input
@@ -156,28 +157,26 @@ def _no_loader_keeps_up(job: JobRecords, steps: Steps) -> bool:
 
 
 def _evidence(loader: Loader, job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evidence]:
-    rows = [Evidence(signal=LOADER_WORKERS, value=float(loader.workers), unit="per rank", source="heartbeats")]
+    rows = [measured(LOADER_WORKERS, loader.workers, "per rank", "heartbeats")]
     if loader.busy is not None:
         rows.append(
-            Evidence(
-                signal="CPU used by the loader",
-                value=loader.busy,
-                threshold=threshold("loader_busy_ratio"),
-                comparison=">=" if loader.busy >= threshold("loader_busy_ratio") else "<",
-                unit="ratio",
-                source="step records" if loader.workers == 0 else "heartbeats",
+            compared(
+                "CPU used by the loader",
+                loader.busy,
+                threshold("loader_busy_ratio"),
+                "ratio",
+                "step records" if loader.workers == 0 else "heartbeats",
             )
         )
     if loader.samples:
         seen = ", ".join(f"{kind} {count}" for kind, count in loader.kinds.most_common(3))
         rows.append(
-            Evidence(
-                signal="loader seen waiting in a read",
-                value=loader.reading,
-                threshold=threshold("fetch_sample_ratio"),
-                comparison=">=" if loader.reading >= threshold("fetch_sample_ratio") else "<",
-                unit="ratio",
-                source=f"{loader.samples} waiting samples ({seen})",
+            compared(
+                "loader seen waiting in a read",
+                loader.reading,
+                threshold("fetch_sample_ratio"),
+                "ratio",
+                f"{loader.samples} waiting samples ({seen})",
             )
         )
     if loader.idle is not None and loader.idle >= threshold("idle_workers_ratio"):
@@ -193,7 +192,7 @@ def _evidence(loader: Loader, job: JobRecords, steps: Steps, ranks: list[int]) -
         )
     cores = cores_of(job, steps)
     if cores is not None:
-        rows.append(Evidence(signal="idle cores of the host", value=cores.idle, unit="cores", source="heartbeats"))
+        rows.append(measured("idle cores of the host", cores.idle, "cores", "heartbeats"))
     rows.extend(seen_lines(job, steps, "data_wait", ranks))
     return rows
 
@@ -204,14 +203,7 @@ def seen_lines(job: JobRecords, steps: Steps, phase: str, ranks: list[int]) -> l
     if not lines:
         return []
     line, count = lines.most_common(1)[0]
-    return [
-        Evidence(
-            signal=f"{SEEN_AT}{line}",
-            value=count / lines.total(),
-            unit="ratio",
-            source=f"{lines.total()} stack samples in {phase}",
-        )
-    ]
+    return [measured(f"{SEEN_AT}{line}", count / lines.total(), "ratio", f"{lines.total()} stack samples in {phase}")]
 
 
 def _action(slug: str, loader: Loader) -> str:

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
@@ -100,10 +101,8 @@ def _candidate(fault: _Fault, sound: int, by_step: dict[int, dict[int, Integrity
     since = steps.numbers > sound
     seconds = np.where(since, steps.wall.max(axis=1), 0.0)
     evidence = [
-        Evidence(signal="first check that found it", value=float(fault.step), unit="step", source=_SOURCE),
-        Evidence(
-            signal="last sound check before; what came since is lost work at most", value=float(sound), unit="step", source=_SOURCE
-        ),
+        measured("first check that found it", fault.step, "step", _SOURCE),
+        measured("last sound check before; what came since is lost work at most", sound, "step", _SOURCE),
     ]
     if fault.differs:
         evidence.append(
@@ -117,7 +116,7 @@ def _candidate(fault: _Fault, sound: int, by_step: dict[int, dict[int, Integrity
             )
         )
     else:
-        evidence.append(Evidence(signal=fault.what, value=float(len(by_step[fault.step])), unit="ranks checked", source=_SOURCE))
+        evidence.append(measured(fault.what, len(by_step[fault.step]), "ranks checked", _SOURCE))
     told = fault.differs or fault.ranks != "all"
     return Candidate(
         "silent_corruption" if told else "unknown",

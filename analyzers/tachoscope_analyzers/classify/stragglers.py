@@ -10,6 +10,7 @@ from tachoscope_analyzers.classify import late_rank_intervals as persistence
 from tachoscope_analyzers.classify.input_pipeline import seen_lines
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Ranks, against_others, culprits
+from tachoscope_analyzers.findings.evidence import compared
 from tachoscope_analyzers.findings.make import Candidate, Series, healthy_finding
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.load import JobRecords
@@ -65,13 +66,12 @@ def candidates(job: JobRecords, steps: Steps, losses: Losses, explained: Matrix 
             unit="ratio",
             source="step records",
         ),
-        Evidence(
-            signal="part of the steps in which these ranks are late, from when on they are",
-            value=steady,
-            threshold=threshold("straggler_steps"),
-            comparison=">=" if steady >= threshold("straggler_steps") else "<",
-            unit="ratio",
-            source="step records",
+        compared(
+            "part of the steps in which these ranks are late, from when on they are",
+            steady,
+            threshold("straggler_steps"),
+            "ratio",
+            "step records",
         ),
         *spikes.evidence(spikes.rhythm(late.sum(axis=1), steps.numbers)),
         *seen_lines(job, steps, "forward", ranks),

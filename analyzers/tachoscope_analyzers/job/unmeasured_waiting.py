@@ -11,11 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tachoscope_analyzers.classify.gpu import losses as gpu_losses
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger import losses
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.steps import CAUSES, Steps
-from tachoscope_core.report.report import Evidence, QualityNote
+from tachoscope_core.report.report import QualityNote
 
 CLASSES = ("input_straggler", "compute_straggler", "data_imbalance", "comm_exposed", "compute_bound")
 """What cannot be determined without the waiting."""
@@ -55,12 +56,7 @@ def _rest(steps: Steps, split: Losses) -> list[Candidate]:
     if not rest.any():
         return []
     evidence = [
-        Evidence(
-            signal="what the ranks do not spend alike",
-            value=float(rest.mean()),
-            unit="seconds per step",
-            source=f"step records, without {signal(steps)}",
-        )
+        measured("what the ranks do not spend alike", rest.mean(), "seconds per step", f"step records, without {signal(steps)}")
     ]
     return [Candidate("unknown", rest, "all", evidence, 0.5)]
 

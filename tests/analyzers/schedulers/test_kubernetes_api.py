@@ -59,7 +59,7 @@ def test_a_kind_that_may_not_be_listed_is_said_to_be_missing(server: FakeApiServ
     (found,) = allocations(["kubernetes:ml/train"])
 
     assert found.started == EIGHT + 64
-    assert "does not let you list events" in capsys.readouterr().err
+    assert "no permission to list events" in capsys.readouterr().err
 
 
 def test_without_the_right_to_list_pods_the_way_out_is_told(server: FakeApiServer) -> None:

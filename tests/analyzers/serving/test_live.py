@@ -132,7 +132,7 @@ def test_an_interrupt_judges_what_was_seen_until_then() -> None:
     [
         (("--serving", "http://127.0.0.1:9/metrics", "--for", "1s"), "could not be read"),
         (("--serving", "URL/other", "--for", "1s"), "404"),
-        (("--serving", "ftp://x", "--for", "1s"), "not an address of a server"),
+        (("--serving", "ftp://x", "--for", "1s"), "not the address of a server"),
         (("--serving", "URL", "--for", "soon"), "'soon' is not a length of time"),
         (("--serving", "URL", "--for", "0.1s"), "too short"),
         (("--serving", "URL", "--for", "2s", "--device", "Abacus"), "the memory bandwidth of 'Abacus' is unknown"),
@@ -162,7 +162,7 @@ def test_a_server_that_was_asked_for_nothing_is_not_called_healthy() -> None:
         done = tachoscope("--serving", url, "--for", "1s")
 
     assert done.returncode == 2
-    assert "nothing can be said of it" in done.stderr
+    assert "there is nothing to analyze" in done.stderr
 
 
 def test_a_server_that_goes_away_is_unknown_not_healthy() -> None:

@@ -144,7 +144,7 @@ def test_what_is_no_recording_is_refused_with_what_to_do(tmp_path: Path):
         (str(tmp_path / "none.serving.gz"),): "none.serving.gz does not exist",
         ("unknown-service", "--store", str(tmp_path / "store")): "no records of job",
         (str(RECORDING), "--objective", "fast"): "is not an objective",
-        (str(RECORDING), "--device", "Abacus"): "no price of 'Abacus'",
+        (str(RECORDING), "--device", "Abacus"): "no price is known for 'Abacus'",
         (str(RECORDING), "--prices", str(other)): "add --device",
     }
     for words, message in cases.items():

@@ -16,7 +16,7 @@ def test_the_labels_of_the_alert_stand_in_queries_and_commands(capsys: pytest.Ca
     out, err = capsys.readouterr()
 
     assert 'tachoscope_steps_total{training_job="resnet",cluster="",workload_namespace=""}' in out
-    assert "taken as empty: cluster, workload_namespace; if the alert has them, give them" in err
+    assert "taken as empty: cluster, workload_namespace; give those that the alert has" in err
     assert 'tachoscope goodput "resnet"' in out
     assert "${training_job}" not in out
     assert "not filled in:" in err
@@ -92,7 +92,7 @@ def test_without_a_name_all_are_listed_one_a_line(capsys: pytest.CaptureFixture[
     [
         (["trainingnoprogres"], "is it TrainingNoProgress"),
         (["progress"], "is it TrainingNoProgress"),
-        (["../README"], r"no runbook '../README' \(All of them: tachoscope runbook\)"),
+        (["../README"], r"unknown runbook '../README' \(All of them: tachoscope runbook\)"),
         (["nothing-like-it"], r"\(All of them: tachoscope runbook\)"),
         (["GpuLost", "node-1"], "'node-1' is not a label with a value .*label=value"),
     ],

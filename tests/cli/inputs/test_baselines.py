@@ -107,7 +107,7 @@ def trace(tmp_path: Path) -> str:
 def test_records_and_traces_are_not_compared(tmp_path: Path, before: str) -> None:
     with pytest.raises(TachoscopeError, match=r"holds records, and the baseline .*trace\.json is a profiler trace"):
         call(["analyze", before, "--baseline", trace(tmp_path)])
-    with pytest.raises(TachoscopeError, match=r"trace\.json is a profiler trace, and the baseline .*before is none"):
+    with pytest.raises(TachoscopeError, match=r"trace\.json is a profiler trace, and the baseline .*before is not"):
         call(["analyze", trace(tmp_path), "--baseline", before])
 
 

@@ -80,7 +80,7 @@ def test_a_page_that_is_damaged_anywhere_is_sound_or_refused(page: str, data: st
 
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(garbage: bytes) -> None:
-    with pytest.raises(TachoscopeError, match="not a page of an inference server"):
+    with pytest.raises(TachoscopeError, match="not the metrics page of a supported inference server"):
         read(garbage.decode(errors="replace"), 5.0)
 
 

@@ -105,7 +105,7 @@ def test_nothing_is_written_through_a_folder_that_is_a_link_out_of_the_store(tmp
     (tmp_path / "elsewhere").mkdir()
     (folder / "linked").symlink_to(tmp_path / "elsewhere")
 
-    with pytest.raises(TachoscopeError, match="a link, which is not followed in a store"):
+    with pytest.raises(TachoscopeError, match="a link, which a store does not follow"):
         put(store, tmp_path, recording="linked")
     assert not list((tmp_path / "elsewhere").iterdir())
 

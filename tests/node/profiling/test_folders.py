@@ -102,7 +102,7 @@ def test_a_root_that_another_user_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     os.chown(tmp_path / "root", 4711, -1)
 
-    with pytest.raises(TachoscopeError, match="not a directory of the agent's own"):
+    with pytest.raises(TachoscopeError, match="not owned by the agent"):
         folders.make_root(tmp_path / "root")
 
 

@@ -94,7 +94,7 @@ def test_what_a_trace_tells_of_its_ranks_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "no trace", "[]", "{}", "{  }", '[{"a": 1}]'])
 def test_what_does_not_begin_as_a_trace_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(TachoscopeError, match="is not a trace"):
+    with pytest.raises(TachoscopeError, match="not a trace"):
         trace_text.write_tagged(
             descriptor(tmp_path / "t.json", text), tmp_path / "copy", rank=0, world_size=1, about={}, most_bytes=BIG
         )

@@ -23,7 +23,7 @@ WHY = {
     "drip": "no whole answer within 0.4 s",
     "drip_head": "no whole answer within 0.4 s",
     "endless": "more than 100000 bytes",
-    "longer_than_said": "broke off after 50000 bytes",
+    "longer_than_said": "the connection was closed after 50000 bytes",
     "break_off": "IncompleteRead",
     "redirect": r"redirects to .* \(302\), which is not followed",
     "error": "answers 500 Internal Server Error",
@@ -71,7 +71,7 @@ def test_a_redirect_is_not_followed(server: FakeDcgmExporter) -> None:
 def test_a_page_whose_last_line_is_not_whole_is_refused(server: FakeDcgmExporter) -> None:
     server.page = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{} 12"  # of 1234567: who knows
 
-    with pytest.raises(HttpError, match="broke off"):
+    with pytest.raises(HttpError, match="the connection was closed"):
         ask(server.url)
 
 

@@ -164,7 +164,7 @@ extra: 1
         ("  client_auth_type: RequestClientCert\n", "RequestClientCert cannot be honoured: Python's ssl cannot take"),
         ("  client_auth_type: RequireAnyClientCert\n", "RequireAnyClientCert cannot be honoured"),
         ("  client_auth_type: RequireClientCert\n", "RequireClientCert cannot be honoured"),
-        ("  client_ca_file: ca.pem\n", "NoClientCert asks nobody for a certificate"),
+        ("  client_ca_file: ca.pem\n", "NoClientCert requests no certificate"),
         ("  client_allowed_sans: [a]\n", "client_allowed_sans has no effect with client_auth_type NoClientCert"),
         ("  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: server.key\n", "holds no CA certificate"),
         ("  client_auth_type: RequireAndVerifyClientCert\n  client_ca: nonsense\n", "client_ca holds no CA certificate"),
@@ -262,7 +262,7 @@ def test_secrets_that_everybody_may_read_are_a_warning(config_file, tmp_path, ca
     (tmp_path / "server.key").chmod(0o644)
     with caplog.at_level(logging.WARNING):
         load(config_file(TLS + "bearer_token_files: [token]\n"))
-    assert sum("can be read by everybody" in line for line in caplog.messages) == 2
+    assert sum("is readable by all users" in line for line in caplog.messages) == 2
 
 
 def test_passwords_without_tls_are_a_warning(config_file, caplog):

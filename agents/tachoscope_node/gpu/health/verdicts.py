@@ -175,7 +175,7 @@ class Board:
         if missing and severity == "unhealthy" and severity != self._missing and not lost:
             self._log.warning("health gpus_missing", f"{missing[0].text}. Action: {missing[0].action}.")
         if self._missing == "unhealthy" and not missing:
-            self._log.info(f"all {expected} expected GPUs of the node are present")
+            self._log.info(f"GPUs of the node: all {expected} expected are present")
         self._missing = severity
 
 

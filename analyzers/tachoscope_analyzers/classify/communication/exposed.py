@@ -8,11 +8,11 @@ from tachoscope_analyzers.classify.communication import nccl_waits as collective
 from tachoscope_analyzers.classify.communication import network_degraded as network
 from tachoscope_analyzers.classify.communication import parallel_dimensions, slow_link
 from tachoscope_analyzers.classify.pipeline.attribution import StagedLosses
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
-from tachoscope_core.report.report import Evidence
 
 CLASSES = ("pipeline_bubble", "stage_imbalance", "network_degraded", "slow_link")
 """What only the sends, receives and bytes of the ranks, or the layout of their stages, can show."""
@@ -32,17 +32,12 @@ def candidates(
     if steps.world_size < 2 or not losses.transfer.any():
         return [], judged
     evidence = [
-        Evidence(
-            signal="blocked in collectives, the rank that waited least",
-            value=float(losses.transfer.mean()),
-            unit="seconds per step",
-            source="step records",
-        ),
-        Evidence(
-            signal="blocked in collectives, the rank that waited most",
-            value=float(steps.waiting.max(axis=1).mean()),
-            unit="seconds per step",
-            source="step records",
+        measured("blocked in collectives, the rank that waited least", losses.transfer.mean(), "seconds per step", "step records"),
+        measured(
+            "blocked in collectives, the rank that waited most",
+            steps.waiting.max(axis=1).mean(),
+            "seconds per step",
+            "step records",
         ),
         *collective_waits.evidence(job.collectives, steps.attempt),
     ]

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_core.records.records import CollectiveDone
 from tachoscope_core.report.report import Evidence
 
@@ -77,10 +78,10 @@ def evidence(rows: Iterable[CollectiveDone], attempt: int) -> list[Evidence]:
     worst = max(found.caused_seconds, key=found.caused_seconds.__getitem__)
     most = f"; most of it for rank {worst}, which came last in {found.last[worst]}" if found.caused_seconds[worst] > 0 else ""
     return [
-        Evidence(
-            signal="waiting for a later rank, part of the ranks' time in NCCL's collectives",
-            value=found.wait_share,
-            unit="ratio",
-            source=f"{found.calls} collectives that NCCL's Inspector told of on all their ranks{most}",
+        measured(
+            "waiting for a later rank, part of the ranks' time in NCCL's collectives",
+            found.wait_share,
+            "ratio",
+            f"{found.calls} collectives that NCCL's Inspector told of on all their ranks{most}",
         )
     ]

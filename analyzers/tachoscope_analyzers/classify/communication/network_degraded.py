@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.classify.communication.slow_link import last_steps
 from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import attribute
 from tachoscope_analyzers.records.load import JobRecords
@@ -71,11 +72,11 @@ def bandwidth_evidence(job: JobRecords, steps: Steps, seconds: float) -> list[Ev
     if moved is None or seconds <= 0:
         return []
     return [
-        Evidence(
-            signal="bus bandwidth",
-            value=moved / seconds,
-            unit="bytes per second",
-            source=f"{moved:.3g} bytes per step and link; not below its real value where exchange overlaps with computing",
+        measured(
+            "bus bandwidth",
+            moved / seconds,
+            "bytes per second",
+            f"{moved:.3g} bytes per step and link; not below its real value where exchange overlaps with computing",
         )
     ]
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from tachoscope_analyzers.classify.communication.slow_link import last_steps
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_core.records.group_names import group_name
@@ -69,11 +70,11 @@ def evidence(job: JobRecords, steps: Steps) -> list[Evidence]:
         groups = "the group of all" if one.groups == 1 else f"{one.groups} groups of {one.size}"
         waiting = f"with waiting {one.blocked_seconds * 1e3:.3g} ms"
         found.append(
-            Evidence(
-                signal=f"{one.dimension} ({groups}): moving data in its collectives, {waiting}",
-                value=one.transfer_seconds,
-                unit="seconds per step",
-                source="collective summaries",
+            measured(
+                f"{one.dimension} ({groups}): moving data in its collectives, {waiting}",
+                one.transfer_seconds,
+                "seconds per step",
+                "collective summaries",
             )
         )
     return found

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.evidence import measured as evidence_of
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
@@ -133,9 +134,7 @@ def slow_link(job: JobRecords, steps: Steps, found: list[LinkTraffic], available
             unit="ratio",
             source=f"sends and receives between {len(pairs)} pairs, messages {worst.size_class}",
         ),
-        Evidence(
-            signal=f"{what}; seconds of such a message", value=worst.delay_seconds, unit="seconds", source="sends and receives"
-        ),
+        evidence_of(f"{what}; seconds of such a message", worst.delay_seconds, "seconds", "sends and receives"),
     ]
     return Candidate("slow_link", available * (lost / mean), ranks, evidence, _certainty(ratio), ("comm_exposed", 1 - 1 / ratio))
 

@@ -16,6 +16,7 @@ from tachoscope_analyzers.classify.gpu import utilisation as gpu_use
 from tachoscope_analyzers.classify.gpu.throttle import BRAKE, HEAT, POWER, Throttled, throttled
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import culprits
+from tachoscope_analyzers.findings.evidence import compared, measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.gpu_by_rank import RankGpu, rank_gpus
@@ -146,13 +147,8 @@ def _shared_with(late: list[Candidate], lost: Matrix, losses: Losses) -> _Share:
     part = np.minimum(lost, first.seconds)
     explained = float(part.sum() / first.seconds.sum())
     least = threshold("culprit_coverage")
-    row = Evidence(
-        signal="part of the late rank's excess that low clocks explain",
-        value=explained,
-        threshold=least,
-        comparison=">=" if explained >= least else "<",
-        unit="ratio",
-        source="metric samples and step records",
+    row = compared(
+        "part of the late rank's excess that low clocks explain", explained, least, "ratio", "metric samples and step records"
     )
     if explained < least:
         return _Share(lost - part, lost - part, [replace(first, evidence=[*first.evidence, row]), *others])
@@ -189,11 +185,11 @@ def _evidence(ranks: list[int], slowed: Mapping[int, Throttled], gpus: list[Rank
     others = [one.clock_ratio for rank, one in slowed.items() if rank not in ranks]
     causes = {cause: float(np.mean([one.held_seconds.get(cause, 0.0) for one in named])) for cause in named[0].held_seconds}
     rows = [
-        Evidence(
-            signal=f"clocks held down by {cause}",
-            value=seconds,
-            unit="seconds within the steps, mean of the named ranks",
-            source=GPU_THROTTLED.name if any(cause in one.flagged for one in named) else GPU_THROTTLED_SECONDS.name,
+        measured(
+            f"clocks held down by {cause}",
+            seconds,
+            "seconds within the steps, mean of the named ranks",
+            GPU_THROTTLED.name if any(cause in one.flagged for one in named) else GPU_THROTTLED_SECONDS.name,
         )
         for cause, seconds in causes.items()
         if seconds > 0
@@ -217,9 +213,9 @@ def _evidence(ranks: list[int], slowed: Mapping[int, Throttled], gpus: list[Rank
     ]
     known = [float(np.nanmax(one)) for one in heat if not np.isnan(one).all()]
     if known:
-        rows.append(Evidence(signal="hottest that the device was", value=max(known), unit="°C", source=GPU_TEMPERATURE.name))
+        rows.append(measured("hottest that the device was", max(known), "°C", GPU_TEMPERATURE.name))
     if power and not np.isnan(power).all():
-        rows.append(Evidence(signal="power over its limit", value=float(np.nanmean(power)), unit="ratio", source=GPU_POWER.name))
+        rows.append(measured("power over its limit", np.nanmean(power), "ratio", GPU_POWER.name))
     return rows
 
 

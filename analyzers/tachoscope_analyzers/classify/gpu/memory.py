@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.classify.gpu.waste import Waste, row
 from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.records.gpu_by_rank import RankGpu
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.metrics.gpu import GPU_LINK_RATE, GPU_MEMORY_BYTES, GPU_PCIE_BYTES, GPU_PCIE_LINK, GPU_UTILIZATION
@@ -71,7 +72,7 @@ def _moving(gpu: RankGpu, full: Mask, memory: Evidence, *, alone: bool) -> Waste
             GPU_PCIE_BYTES.name + ("" if alone else "; gradients over PCIe look the same"),
             "bytes per second",
         ),
-        Evidence(signal="rate of the PCIe link, one direction", value=link, unit="bytes per second", source=GPU_PCIE_LINK.name),
+        measured("rate of the PCIe link, one direction", link, "bytes per second", GPU_PCIE_LINK.name),
     )
     by_step = np.nan_to_num(gpu.by_step(busy))
     return Waste(by_step, evidence, 0.6 if alone else 0.4, "h2d_copy" if alone else "comm_exposed", _MOVING_ACTION)

@@ -19,6 +19,7 @@ from tachoscope_analyzers.classify.gpu.throttle import Throttled
 from tachoscope_analyzers.classify.gpu.waste import Waste, most, row
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Ranks
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.records.gpu_by_rank import RankGpu
 from tachoscope_analyzers.records.steps import Steps
@@ -134,9 +135,7 @@ def underfilled(gpu: RankGpu, share: float, slow: float) -> Waste | str:
         row("kernels running while computing", busy, "gpu_busy_ratio", ">=", GPU_UTILIZATION.name),
     )
     if not np.isnan(occupancy):
-        rows += (
-            Evidence(signal="warps of those that fit", value=occupancy, unit="ratio", source=f"{GPU_ACTIVE.name}: sm_occupancy"),
-        )
+        rows += (measured("warps of those that fit", occupancy, "ratio", f"{GPU_ACTIVE.name}: sm_occupancy"),)
     action = batch.for_activity(active, most_memory(gpu, "used"), most_memory(gpu, "total"))
     return Waste(1.0 - active / threshold("sm_active_good"), rows, 0.8, "launch_bound", action)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from tachoscope_analyzers.classify.pipeline.attribution import Pipeline, StagedLosses
 from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.evidence import compared, measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.steps import Steps
@@ -19,10 +20,8 @@ def candidates(steps: Steps, losses: Losses) -> list[Candidate]:
         return []
     pipeline = losses.pipeline
     shape = [
-        Evidence(signal="stages", value=float(pipeline.stages), unit="stages", source=pipeline.source),
-        Evidence(
-            signal="micro-batches", value=float(pipeline.micro_batches), unit="backward calls per step", source="step records"
-        ),
+        measured("stages", pipeline.stages, "stages", pipeline.source),
+        measured("micro-batches", pipeline.micro_batches, "backward calls per step", "step records"),
         _against_ideal(
             "bubble measured, the ranks' waiting over their work; against the ideal, (p - 1)/(v m) of even stages",
             float(steps.waiting.mean() / _own_work(steps).mean()),
@@ -79,14 +78,7 @@ def _imbalance(steps: Steps, losses: StagedLosses, shape: list[Evidence]) -> lis
             unit="seconds per step",
             source="step records",
         ),
-        Evidence(
-            signal="part of the steps in which this stage has more work than the mean stage",
-            value=steady,
-            threshold=least,
-            comparison=">=" if steady >= least else "<",
-            unit="ratio",
-            source="step records",
-        ),
+        compared("part of the steps in which this stage has more work than the mean stage", steady, least, "ratio", "step records"),
         *shape,
     ]
     ranks = sorted(steps.ranks[column] for column in columns)

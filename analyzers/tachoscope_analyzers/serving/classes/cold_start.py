@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.serving.classes.states import SecondsByState, starts
 from tachoscope_analyzers.serving.records.traffic import Traffic
@@ -29,17 +30,13 @@ def candidates(traffic: Traffic, spent: SecondsByState, *, of_requests: bool) ->
         return []
     away = float(spent.engines["cold_start"].sum()) / traffic.engines
     evidence = [
-        Evidence(
-            signal="no answer from the server for", value=away, unit="seconds", source=f"{len(traffic.faults)} looks without answer"
-        ),
+        measured("no answer from the server for", away, "seconds", f"{len(traffic.faults)} looks without answer"),
         *_loading(traffic, found),
         Evidence(signal="requests served in the rest of the window", value=wanted, source="counter of requests"),
     ]
     backlog = float(spent.requests["cold_start"].sum())
     if backlog:
-        evidence.append(
-            Evidence(signal="requests that had gathered waited, together", value=backlog, unit="seconds", source="queue gauge")
-        )
+        evidence.append(measured("requests that had gathered waited, together", backlog, "seconds", "queue gauge"))
     return [Candidate("cold_start", lost, "all", evidence, certainty=0.95, speedup=math.inf)]
 
 
@@ -49,11 +46,4 @@ def _loading(traffic: Traffic, found: list[tuple[float, float]]) -> list[Evidenc
     spans = [ready - began[ready] for _, ready in found if ready in began and began[ready] <= ready]
     if not spans:
         return []
-    return [
-        Evidence(
-            signal="from the process's start to its first answer",
-            value=float(np.mean(spans)),
-            unit="seconds",
-            source="its own clock",
-        )
-    ]
+    return [measured("from the process's start to its first answer", np.mean(spans), "seconds", "its own clock")]

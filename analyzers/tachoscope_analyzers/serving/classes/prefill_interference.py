@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.serving.classes.iteration_cost import IterationModel, pace
 from tachoscope_analyzers.serving.classes.states import SecondsByState
@@ -70,18 +71,9 @@ def _evidence(traffic: Traffic, fitted: IterationModel) -> list[Evidence]:
             unit="seconds",
             source="threshold: lower end of its 90 % interval",
         ),
-        Evidence(
-            signal="prompt tokens in an iteration, mean", value=prompt, unit="tokens", source="iterations in which others decode"
-        ),
+        measured("prompt tokens in an iteration, mean", prompt, "tokens", "iterations in which others decode"),
     ]
     sizes = traffic.totals.get("iteration_tokens")
     if sizes is not None and (most := quantile(sizes, 0.99)) is not None:
-        rows.append(
-            Evidence(
-                signal="tokens in an iteration, p99, at most",
-                value=most.high,
-                unit="tokens",
-                source="iteration histogram",
-            )
-        )
+        rows.append(measured("tokens in an iteration, p99, at most", most.high, "tokens", "iteration histogram"))
     return rows

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.evidence import compared, measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.serving.classes.states import SecondsByState
 from tachoscope_analyzers.serving.records.traffic import Traffic, Vector
@@ -69,7 +70,7 @@ def _saturation(traffic: Traffic, lost: Vector, other: Vector) -> Candidate:
                 signal="requests waiting, mean", value=float(waiting.mean()), threshold=0.0, comparison=">", source="queue gauge"
             ),
             Evidence(signal="requests waiting, at the end", value=float(waiting[-1]), source="queue gauge"),
-            Evidence(signal="requests waiting, growth", value=_slope(traffic, waiting), unit="a second", source="queue gauge"),
+            measured("requests waiting, growth", _slope(traffic, waiting), "a second", "queue gauge"),
         ]
     if known is not None:
         arrived, served = known
@@ -119,9 +120,7 @@ def _pressure(traffic: Traffic, lost: Vector, other: Vector) -> Candidate:
         ),
     ]
     if traffic.kv_cache_tokens:
-        evidence.append(
-            Evidence(signal="KV cache", value=traffic.kv_cache_tokens, unit="tokens", source="configuration of the server")
-        )
+        evidence.append(measured("KV cache", traffic.kv_cache_tokens, "tokens", "configuration of the server"))
     return Candidate(
         "kv_pressure", lost, "all", evidence, certainty=0.95, alternative=_alternative("queue_saturation", lost, other)
     )
@@ -139,16 +138,7 @@ def _usage(traffic: Traffic) -> list[Evidence]:
         return []
     limit = threshold("kv_cache_full_ratio")
     most = float(usage.max())
-    return [
-        Evidence(
-            signal="KV cache in use, at most",
-            value=most,
-            threshold=limit,
-            comparison=">=" if most >= limit else "<",
-            unit="ratio",
-            source="KV cache gauge",
-        )
-    ]
+    return [compared("KV cache in use, at most", most, limit, "ratio", "KV cache gauge")]
 
 
 def _slope(traffic: Traffic, waiting: Vector) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.serving.classes.states import SecondsByState
 from tachoscope_analyzers.serving.records.traffic import Traffic
@@ -25,14 +26,7 @@ def candidates(traffic: Traffic, spent: SecondsByState) -> list[Candidate]:
     if ended := traffic.count("request_seconds"):
         phases = sum(traffic.total(name) for name in ("queue_seconds", "prefill_seconds", "decode_seconds"))
         outside = (traffic.total("request_seconds") - phases) / ended
-        evidence.append(
-            Evidence(
-                signal="outside of queue, prefill and decode, each request",
-                value=outside,
-                unit="seconds",
-                source="request histograms",
-            )
-        )
+        evidence.append(measured("outside of queue, prefill and decode, each request", outside, "seconds", "request histograms"))
     return [Candidate("unknown", lost, "all", evidence, certainty=0.8, action=_LOOK)]
 
 
@@ -44,6 +38,6 @@ def no_answer(traffic: Traffic, spent: SecondsByState) -> list[Candidate]:
     time, why = traffic.faults[-1]
     evidence = [
         Evidence(signal="looks without an answer", value=float(len(traffic.faults)), source=f"the last: {why}"),
-        Evidence(signal="last look without an answer, before the end", value=traffic.end - time, unit="seconds", source="looks"),
+        measured("last look without an answer, before the end", traffic.end - time, "seconds", "looks"),
     ]
     return [Candidate("unknown", lost, "all", evidence, certainty=0.8, action=_GONE, speedup=math.inf)]

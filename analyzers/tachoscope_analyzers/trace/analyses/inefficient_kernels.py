@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, precision_of, tensor_cores_of
 from tachoscope_analyzers.trace.events.launch_links import Rows
@@ -78,11 +79,11 @@ def inefficient(view: TraceView, device: int, starts: Rows, ends: Rows) -> Kerne
     poor = mine & (cores == "no") & np.isin(precision, ("fp32", "float32"))
     lost = np.where(poor, (work.end - work.start) * (1.0 - 1.0 / _TF32_GAIN), 0.0)
     total = (work.end - work.start)[mine].sum()
-    evidence = Evidence(
-        signal="float32 products without tensor cores, share of the kernels' time",
-        value=float((work.end - work.start)[poor].sum() / max(total, 1)),
-        unit="ratio",
-        source=f"kernel names; with TF32 they take about 1/{_TF32_GAIN:.0f}",
+    evidence = measured(
+        "float32 products without tensor cores, share of the kernels' time",
+        (work.end - work.start)[poor].sum() / max(total, 1),
+        "ratio",
+        f"kernel names; with TF32 they take about 1/{_TF32_GAIN:.0f}",
     )
     return KernelWaste(_by_step(view, lost, starts, ends), (evidence, *_names(view, lost)))
 
@@ -108,12 +109,7 @@ def _names(view: TraceView, lost: npt.NDArray[np.float64]) -> tuple[Evidence, ..
     sums = np.bincount(place.reshape(-1), weights=lost)
     order = np.argsort(sums)[::-1][:_NAMES_SHOWN]
     return tuple(
-        Evidence(
-            signal=f"kernel {view.trace.strings[codes[at]][:_NAME_LENGTH]}",
-            value=float(sums[at] / sums.sum()),
-            unit="ratio",
-            source=_SOURCE,
-        )
+        measured(f"kernel {view.trace.strings[codes[at]][:_NAME_LENGTH]}", sums[at] / sums.sum(), "ratio", _SOURCE)
         for at in order.tolist()
         if sums[at] > 0
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_core.report.report import Evidence, QualityNote
@@ -62,6 +63,6 @@ def use_evidence(uses: Mapping[int, DeviceUse]) -> list[Evidence]:
     rank = min(uses, key=lambda one: uses[one].busy)
     of = f" (rank {rank}, the least busy)" if len(uses) > 1 else ""
     return [
-        Evidence(signal=f"device busy{of}", value=uses[rank].busy, unit="ratio", source=_SOURCE),
-        Evidence(signal=f"device idle{of}", value=uses[rank].idle, unit="ratio", source=_SOURCE),
+        measured(f"device busy{of}", uses[rank].busy, "ratio", _SOURCE),
+        measured(f"device idle{of}", uses[rank].idle, "ratio", _SOURCE),
     ]

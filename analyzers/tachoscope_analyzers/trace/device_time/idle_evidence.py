@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.trace.device_time.idle import CAUSES, KERNEL_WAIT, LEAST_PAUSE_NS, UNEXPLAINED, IdlePieces
 from tachoscope_analyzers.trace.device_time.ledger import host_states
 from tachoscope_analyzers.trace.events import host_spans as host
@@ -124,4 +125,4 @@ def _counted(number: int, thing: str, plural: str) -> str:
 
 
 def _evidence(signal: str, value: float, source: str, unit: str = "seconds per step") -> Evidence:
-    return Evidence(signal=signal, value=value, unit=unit, source=source)
+    return measured(signal, value, unit, source)

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.findings.job_losses import JobLosses
@@ -148,4 +149,4 @@ def _evidence_of_excess(split: JobLosses, rank: int, excess: _Excess) -> list[Ev
 
 
 def _evidence(signal: str, value: float, unit: str) -> Evidence:
-    return Evidence(signal=signal, value=float(value), unit=unit, source=_SOURCE)
+    return measured(signal, value, unit, _SOURCE)

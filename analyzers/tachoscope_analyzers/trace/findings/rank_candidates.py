@@ -9,6 +9,7 @@ import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Culprits, culprits
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.findings.job_losses import JobLosses, by_step
@@ -114,21 +115,21 @@ def _maybe_waits(job: JobTraces) -> list[Evidence]:
     missing = ranks_missing(job.summaries)
     if missing:
         return [
-            Evidence(
-                signal="slow transfer, or waiting for a late rank: not told apart without the ranks that are not here",
-                value=float(missing),
-                unit="ranks" if missing > 1 else "rank",
-                source="metadata of the trace",
+            measured(
+                "slow transfer, or waiting for a late rank: not told apart without the ranks that are not here",
+                missing,
+                "ranks" if missing > 1 else "rank",
+                "metadata of the trace",
             )
         ]
     if len(job.collectives) or (len(job.summaries) == 1 and next(iter(job.summaries.values())).world_size == 1):
         return []
     return [
-        Evidence(
-            signal="slow transfer, or waiting for a late rank: not told apart without collectives that are seen on several ranks",
-            value=float(len(job.collectives)),
-            unit="collectives",
-            source=SOURCE,
+        measured(
+            "slow transfer, or waiting for a late rank: not told apart without collectives that are seen on several ranks",
+            len(job.collectives),
+            "collectives",
+            SOURCE,
         )
     ]
 

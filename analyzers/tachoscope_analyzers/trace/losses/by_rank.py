@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.analyses.inefficient_kernels import inefficient, underfilled
 from tachoscope_analyzers.trace.device_time.device_use import DeviceUse, device_use
@@ -162,9 +163,7 @@ def _states(steps: pd.DataFrame) -> list[Loss]:
 
 def _of_state(steps: pd.DataFrame, state: str) -> Evidence:
     seconds = _seconds(steps, state)
-    return Evidence(
-        signal=f"{state} in the ledger of the step", value=float(seconds.mean()), unit="seconds per step", source=SOURCE
-    )
+    return measured(f"{state} in the ledger of the step", seconds.mean(), "seconds per step", SOURCE)
 
 
 def _input(view: TraceView, steps: pd.DataFrame) -> Loss | None:
@@ -187,7 +186,7 @@ def _input(view: TraceView, steps: pd.DataFrame) -> Loss | None:
         within = covered(calls, steps["start_ns"].to_numpy(), (steps["start_ns"] + steps["duration_ns"]).to_numpy())
         evidence.append(_place(LOADER_SECONDS, float(within.mean()) / 1e9, "seconds per step"))
     computing = _computing_ratio(view, loads)
-    evidence.append(Evidence(signal="operators within the loader's calls", value=computing, unit="ratio", source=SOURCE))
+    evidence.append(measured("operators within the loader's calls", computing, "ratio", SOURCE))
     if len(in_process):
         evidence.append(_place(LOADS_IN_PROCESS, len(in_process), "calls"))
     if computing >= 0.5:
@@ -241,11 +240,11 @@ def _places(table: pd.DataFrame, steps: int) -> tuple[Evidence, ...]:
     table = table.sort_values("total_ns", ascending=False, kind="stable")
     kept = table[table["total_ns"] >= _LEAST_PLACE_RATIO * max(table["total_ns"].sum(), 1)].head(_MOST_PLACES)
     return tuple(
-        Evidence(
-            signal="device idle: " + ", ".join(filter(None, _where(row))),
-            value=float(row["total_ns"] / 1e9 / steps),
-            unit="seconds per step",
-            source=f"{row['gaps']} {'gap' if row['gaps'] == 1 else 'gaps'} of the device",
+        measured(
+            "device idle: " + ", ".join(filter(None, _where(row))),
+            row["total_ns"] / 1e9 / steps,
+            "seconds per step",
+            f"{row['gaps']} {'gap' if row['gaps'] == 1 else 'gaps'} of the device",
         )
         for row in kept.to_dict("records")
     )
@@ -307,4 +306,4 @@ def _with(word: str, text: str) -> str:
 
 
 def _place(signal: str, value: float, unit: str) -> Evidence:
-    return Evidence(signal=signal, value=float(value), unit=unit, source=SOURCE)
+    return measured(signal, value, unit, SOURCE)

@@ -160,8 +160,8 @@ def test_where_no_server_is_the_error_names_the_socket(tmp_path: Path) -> None:
         (bytes.fromhex("00000004000000000000000101050000000188"), "gRPC status absent"),
         (bytes.fromhex("0000000400000000000000010105000000018d"), "HTTP status 404"),
         # RST_STREAM with code 8, and GOAWAY with code 11.
-        (bytes.fromhex("00000004000000000000000403000000000100000008"), "broke the call off"),
-        (bytes.fromhex("000000040000000000000008070000000000000000000000000b"), "broke the call off"),
+        (bytes.fromhex("00000004000000000000000403000000000100000008"), "aborted the call"),
+        (bytes.fromhex("000000040000000000000008070000000000000000000000000b"), "aborted the call"),
         # PUSH_PROMISE, which was forbidden.
         (bytes.fromhex("0000000400000000000000050504000000010000000282"), "answers not gRPC"),
     ],
