@@ -106,11 +106,7 @@ class Manifests:
                 self._emit(saved.step, saved.reference, shards, time.monotonic() - begin)
 
     def _checksums(self, saved: SavedCheckpoint) -> list[ShardSum]:
-        """Return the checksums of the files below the reference, in the order of their paths.
-
-        Raises:
-            OSError: one of them is not what was saved any longer, or cannot be read.
-        """
+        """Return the checksums of the files below the reference, by path; OSError if one changed or cannot be read."""
         files = {file.path: file for file in saved.files if _is_part(file.path, saved.reference)}
         before = {}
         for path, file in sorted(files.items()):

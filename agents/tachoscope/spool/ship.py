@@ -114,11 +114,7 @@ def _sum(one: ShipCounts, other: ShipCounts) -> ShipCounts:
 
 
 class _Lines:
-    """The whole lines of a file with their offsets, without more than one in memory.
-
-    Attributes:
-        count: of the lines so far. cut: the last one has no end.
-    """
+    """The whole lines of a file with their offsets, one in memory at a time; `cut`: the last line has no end."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

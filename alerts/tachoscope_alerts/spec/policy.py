@@ -193,11 +193,7 @@ def _plain(value: Value) -> dict[str, Any]:
 
 
 def _refuse_secrets(value: Value) -> None:
-    """Refuse settings that hold a secret; what they hold is in no message.
-
-    Raises:
-        TachoscopeError: one does.
-    """
+    """Raise if a setting contains a secret, without its value in the message."""
     if isinstance(value.node, yaml.SequenceNode):
         for item in value.items():
             _refuse_secrets(item)

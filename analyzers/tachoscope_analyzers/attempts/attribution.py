@@ -92,11 +92,7 @@ def _block(processes: Sequence[RankProcess], begin: int, end: int) -> Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Filling:
-    """Attributes the steps of a block.
-
-    Attributes:
-        rows: place of each step in its process's table, shape (K, R). together: there are other ranks to wait for.
-    """
+    """Attributes the steps of a block; `rows`: place of each step in its process's table, shape (K, R)."""
 
     block: Block
     processes: Sequence[RankProcess]

@@ -74,11 +74,6 @@ def capacity(
 
 
 def _model(source: str, store: str | None, max_running: int | None) -> Model:
-    """Return the model of what was recorded.
-
-    Raises:
-        TachoscopeError: there is no such recording or job, or it cannot tell.
-    """
     from tachoscope_analyzers.serving.capacity import engine_model
     from tachoscope_analyzers.serving.records.traffic import traffic
     from tachoscope_core.servers import recording as serving_recording
@@ -99,11 +94,7 @@ def _model(source: str, store: str | None, max_running: int | None) -> Model:
 
 
 def _records(store: Store, job: str) -> tuple[list[RequestDone], list[EngineWindow]]:
-    """Return what a service recorded of its requests, as its servers saw them where they did, and of its engines.
-
-    Raises:
-        TachoscopeError: the store has no such job.
-    """
+    """Return a service's requests, by its servers if they recorded any, and its engines' windows."""
     from tachoscope_analyzers.records.load import from_store
 
     found = from_store(store, job)

@@ -256,11 +256,6 @@ def _answers(boards: list[Dashboard], url: str, at: float | None) -> list[Proble
 
 
 def _token(file: Path | None, variable: str | None) -> str:
-    """Return the token, from where the user said.
-
-    Raises:
-        TachoscopeError: it is not there.
-    """
     if (file is None) == (variable is None):
         raise TachoscopeError("no token given, or two", fix="give either --token-file or --token-env")
     if file is not None:

@@ -94,11 +94,6 @@ def explore(
 
 
 def _access(header: str | None, proxies: Sequence[str], names: Sequence[str]) -> Access:
-    """Return who may look.
-
-    Raises:
-        TachoscopeError: the name of a header, or the address of a proxy, cannot be one.
-    """
     from tachoscope_explorer.server.access import LOOPBACK, Access
 
     if header is not None and not _HEADER.fullmatch(header):

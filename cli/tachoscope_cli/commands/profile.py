@@ -100,11 +100,7 @@ def _looks(store: Store, request: Request, clock: Callable[[], float]) -> Iterat
 
 
 def _outcome(request: Request, answers: RequestAnswers) -> list[RankState]:
-    """Return the ranks whose traces are in the store, and say what is wrong with the others.
-
-    Raises:
-        TachoscopeError: there are none.
-    """
+    """Return the ranks with stored traces, and print what is wrong with the others; raise if there are none."""
     kept = [rank for rank in answers.ranks if rank.state == "stored"]
     reasons = [
         f"rank {rank.rank}: {rank.reason or 'its agent said nothing more'}" for rank in answers.ranks if rank.state != "stored"

@@ -314,11 +314,6 @@ def _end_on_errors(
 
 
 def _labels(given: list[str]) -> dict[str, str]:
-    """Return labels of Kubernetes resources.
-
-    Raises:
-        TachoscopeError: one is not KEY=VALUE.
-    """
     found = {}
     for one in given:
         key, equals, value = one.partition("=")

@@ -116,11 +116,7 @@ def _of_paths(store: Store, paths: list[str], job: str | None) -> list[Candidate
 
 
 def _of_job(store: Store, job: str) -> list[Candidate]:
-    """Return the checkpoints of a job that are still there, the newest first.
-
-    Raises:
-        TachoscopeError: there is none.
-    """
+    """Return the existing checkpoints of a job, newest first; raise if there are none."""
     known = sorted(_known(store, job), key=lambda one: one.checkpoint.saved_at if one.checkpoint else 0.0, reverse=True)
     if not known:
         fix = "name its files; which saves are seen: docs/guides/checkpoints.md"

@@ -187,11 +187,7 @@ def _looks(url: str, seconds: float, every: float) -> Iterator[Look]:
 
 
 def _look(url: str) -> Look:
-    """Return what the server says now.
-
-    Raises:
-        TachoscopeError: it answers, and its page is not understood.
-    """
+    """Sample the server. A page that is not understood is an error, no answer is not."""
     at, began = time.time(), time.monotonic()
     try:
         page = get(url, seconds=_PATIENCE_SECONDS, most_bytes=_MOST_BYTES).decode("utf-8", "replace")

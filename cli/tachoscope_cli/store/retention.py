@@ -171,11 +171,7 @@ def prune(
 
 
 def _jobs(store: Store) -> list[str]:
-    """Return the jobs of a store.
-
-    Raises:
-        TachoscopeError: there is no store, or it is empty.
-    """
+    """Return the jobs of a store; raise if the store is empty."""
     jobs = store.jobs()
     if not jobs and not store.files.exists(f"{store.root}/metrics") and not store.files.exists(f"{store.root}/nodes"):
         raise TachoscopeError(f"store {store.url} is empty", fix="name another with --store")

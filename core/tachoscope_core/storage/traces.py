@@ -212,11 +212,7 @@ def local(store: Store, trace: StoredTrace, *, progress: Progress | None = None,
 
 
 def _confined(store: Store, path: str) -> Path:
-    """Return a path within a store that is a directory, links resolved.
-
-    Raises:
-        TachoscopeError: it is not there, or lies elsewhere.
-    """
+    """Return a path within a directory store, links resolved; raise if it leads elsewhere."""
     try:
         found = Path(path).resolve(strict=True)
         root = Path(store.root).resolve(strict=True)

@@ -90,11 +90,7 @@ class Receiver:
         return _success(answer)
 
     def _context(self) -> ssl.SSLContext | None:
-        """Return the context for TLS, made again when a file has changed: certificates are renewed.
-
-        Raises:
-            OSError: a file cannot be read, or holds no certificate.
-        """
+        """Return the TLS context, made again when a file changes, as certificates are renewed; OSError for an unusable file."""
         if not self.url.startswith("https:"):
             return None
         versions = [os.stat(path).st_mtime_ns for path in self._files if path]
