@@ -119,16 +119,12 @@ class Collecting:
         return PodsCollector(gpus.readings, self._ranks.on_gpus, socket=socket, proc=config.proc, log=self._log_collector)
 
     def _gpus(self, config: Config) -> GpuSource | None:
-        gpu = config.gpu
         return gpu_collector(
-            gpu.nvml,
+            config.gpu,
             state=config.state_path,
-            expected=gpu.expected,
-            interval_seconds=gpu.interval_seconds,
             on_xid=self.health.on_xid,
-            log=lambda line: self._log.warning(line, line),
-            dcgm_url=gpu.dcgm_url,
             on_dcgm_xid=not_counted_yet(self.health.counter),
+            log=lambda line: self._log.warning(line, line),
         )
 
     def _log_collector(self, line: str) -> None:
