@@ -79,27 +79,9 @@ class Agent:
         store = Store(config.store_url)
         self.shipper = Shipper(store, self.journal, config.node_name, log, clock=clock)
         self.samples = Samples(state / "samples", store, config.node_name, max_age_seconds=max(config.flush_seconds, 60.0))
-        least = least_seconds()
-        known = self._saved
-        self.owners = Owners(known.owners)
-        self.live = JobRegistry(
-            config.limits,
-            known.jobs,
-            known.services,
-            known.finished,
-            hang_seconds=least,
-            heard=self._heard,
-            owner=self.owners.known.get,
-        )
-        self.keeper = StandInLauncher(
-            self.live,
-            config.spool_path,
-            config.node_name,
-            hang_seconds=least,
-            log=lambda line: log.warning(None, line),
-            clock=clock,
-            unix_clock=unix_clock,
-        )
+        self.owners = Owners(self._saved.owners)
+        self.live = self._registry()
+        self.keeper = self._standin_launcher()
         self.shards = ShardWatch(config.spool_path, lambda line: log.warning("quarantine", line))
         self._store = store
         self.rows = RowShipper(store, config.node_name, self.owners.known.get)
@@ -126,6 +108,39 @@ class Agent:
         self._says_jobs = True  # what an agent before this one said has to be replaced
         self._changed = True
         self._told: dict[str, int] = {}
+
+    def _registry(self) -> JobRegistry:
+        known, owner = self._saved, self.owners.known.get
+        return JobRegistry(
+            self.config.limits,
+            known.jobs,
+            known.services,
+            known.finished,
+            hang_seconds=least_seconds(),
+            heard=self._heard,
+            owner=owner,
+        )
+
+    def _standin_launcher(self) -> StandInLauncher:
+        return StandInLauncher(
+            self.live,
+            self.config.spool_path,
+            self.config.node_name,
+            hang_seconds=least_seconds(),
+            log=lambda line: self.log.warning(None, line),
+            clock=self._clock,
+            unix_clock=self._unix_clock,
+        )
+
+    def _spool_follower(self) -> Follower:
+        return Follower(
+            self.config.spool_path,
+            self.config.limits,
+            remember=self._remember,
+            writer_gone=self._writer_gone,
+            may_write=self._may_write,
+            rejected=self.live.rejected,
+        )
 
     # --- each tick --------------------------------------------------------------------------------------------------------
 
