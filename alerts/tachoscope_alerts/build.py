@@ -45,7 +45,7 @@ def stale(made: Mapping[str, str], out: Path) -> list[Path]:
 
 
 def has_manifests(out: Path) -> bool:
-    """Return whether an earlier build wrote PrometheusRule resources to the folder: the next one keeps them current."""
+    """Return whether an earlier build wrote PrometheusRule resources, which the next one keeps current."""
     return any(map(_is_ours, (out / MANIFESTS).glob("*.yaml")))
 
 
@@ -94,7 +94,7 @@ def _header(name: str) -> str:
 
 
 def _specs(slos: Sequence[Slo]) -> dict[str, list[Slo]]:
-    """Return objectives by the name of the file that they were written in; of none, by their own."""
+    """Return objectives by the name of their file, or by their own without one."""
     found: dict[str, list[Slo]] = {}
     for slo in slos:
         found.setdefault(Path(slo.path).stem if slo.path else slo.name, []).append(slo)

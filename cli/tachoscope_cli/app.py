@@ -375,7 +375,7 @@ COMMANDS.add("dashboards", "tachoscope_cli.commands.dashboards:dashboards_app", 
 
 
 def _own_name() -> str:
-    """Return how this command can be typed here: its path, where no shell would find its name."""
+    """Return how to type this command here: its path if the shell does not find it."""
     path = Path(sys.executable).with_name("tachoscope")
     if shutil.which("tachoscope") or not path.is_file():
         return "tachoscope"

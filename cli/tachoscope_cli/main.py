@@ -62,7 +62,7 @@ def _tachoscope(words: Sequence[str]) -> int:
 
 
 def _report_os_error(error: OSError, words: Sequence[str]) -> ExitCode:
-    """Say what the system refused; only that the output has no room is not a defect of ours."""
+    """Print an error of the system; only a full output device is not a defect of ours."""
     no_room = error.errno in _NO_ROOM and error.filename is None
     if no_room:
         _write_no_more()
@@ -74,7 +74,7 @@ def _report_os_error(error: OSError, words: Sequence[str]) -> ExitCode:
 
 
 def _write_no_more() -> None:
-    """Let what is still in the buffer vanish: at the end of the process it would fail once more."""
+    """Discard the buffered output, which would fail again at exit."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -102,7 +102,7 @@ def waits(severity: Severity, timing: Timing) -> tuple[float, float, float]:
 
 
 def _route(policy: Policy, severity: Severity, timing: Timing) -> dict[str, Any]:
-    """Return the route of a severity: each owner's below it, and what no owner has to the fallback."""
+    """Return the route of a severity, with one below it for each owner, and the fallback for the rest."""
     return {
         "matchers": [f'severity="{severity}"'],
         "receiver": _name(policy.fallback, severity),
@@ -159,7 +159,7 @@ def _receiver(
 
 
 def _message(integration: str, severity: Severity) -> dict[str, Any]:
-    """Return how an alert is worded: summary, runbook and dashboard are in each. A webhook gets all annotations as they are."""
+    """Return the text of an alert: summary, runbook and dashboard; a webhook gets all annotations."""
     if integration == "pagerduty":
         links = [{"href": _first(f"{name}_url"), "text": name} for name in ("runbook", "dashboard")]
         return {

@@ -99,7 +99,7 @@ def _of_the_alert(name: str, slo: Slo) -> str:
 
 
 def filled_in(slo: Slo, timing: Timing, labels: Mapping[str, str], ratio: float, left: float) -> Annotation:
-    """Return what Prometheus makes of the templates; `ratio`: of bad events, `left`: part of the budget."""
+    """Return the filled-in templates; `ratio`: of bad events, `left`: part of the budget."""
     budget, hours = float(number(slo.budget)), float(number(timing.scaled(slo.period_days * DAY) / HOUR))
     return Annotation(
         labels=labels,

@@ -83,7 +83,7 @@ def fires(slo: Slo, tier: Tier, bad: float, timing: Timing) -> float:
 
 
 def _age(tier: Tier, timing: Timing) -> float:
-    """Return how old the newest sum in the long window may be; one of 4 minutes is made in the same evaluation."""
+    """Return the maximum age of the newest sum in the long window; one of 4 minutes is made in the same evaluation."""
     return timing.budget_interval if level(tier.long_seconds, timing) == LONG_SUMS else 0.0
 
 
@@ -97,7 +97,7 @@ def _clears(slo: Slo, tier: Tier, bad: float, timing: Timing) -> float:
 
 
 def _smear(slo: Slo, timing: Timing) -> float:
-    """Return the seconds over which an edge is smeared; gauges are seen as they are."""
+    """Return the seconds over which an edge is smeared; 0 for gauges."""
     return 0.0 if isinstance(slo.indicator, Slices) else timing.base
 
 

@@ -39,7 +39,7 @@ _OF_BOARD = {
 
 
 def chosen_by(board: str, labels: Iterable[str]) -> dict[str, str]:
-    """Return what the labels of an alert choose on a board, by its variables, as Prometheus's templates."""
+    """Return the variables of a board that an alert's labels set, as Prometheus templates."""
     of_board = _OF_BOARD.get(board_name(board), _VARIABLES)
     return {of_board[label]: f"{{{{ $labels.{label} | urlquery }}}}" for label in labels if label in of_board}
 

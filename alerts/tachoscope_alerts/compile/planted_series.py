@@ -95,7 +95,7 @@ def labels_of(slo: Slo) -> Labels:
 
 
 def _gauge(indicator: Slices, scrapes: int, interval: float, *, bad: bool) -> str:
-    """Return the values of an entity, none where the lack of one is what is bad."""
+    """Return the values of an entity; none if their absence is the fault."""
     low_is_good = indicator.comparison in {"lt", "lte"}
     margin = max(abs(indicator.bound) / 10, 0.1)
     if not bad:
@@ -112,7 +112,7 @@ def _gauge(indicator: Slices, scrapes: int, interval: float, *, bad: bool) -> st
 
 
 def _counter(stretches: list[PlantedStretch], *, bad: bool, good: bool) -> str:
-    """Return a counter of the bad events, the good ones, or both, which begins at 0."""
+    """Return a counter of bad events, good ones, or both, starting at 0."""
     parts, value = ["0"], 0.0
     for stretch in stretches:
         step = stretch.bad * bad + (stretch.total - stretch.bad) * good
@@ -127,7 +127,7 @@ def _named(metric: str, labels: Mapping[str, str]) -> str:
 
 
 def _matching(selector: Selector) -> Labels:
-    """Return labels that a selector takes; one whose lack it refuses has some value."""
+    """Return labels that match a selector; a label that must not be empty gets some value."""
     lacking = {label: "other" for label, values in selector.excluding.items() if "" in values}
     return lacking | {label: values[0] for label, values in selector.labels.items()}
 
@@ -138,7 +138,7 @@ def _matches(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def _inside(total: Selector, part: Selector) -> Labels | None:
-    """Return labels that both take."""
+    """Return labels that match both."""
     found = _matching(total)
     for label, values in part.labels.items():
         usable = [v for v in values if v in total.labels.get(label, (v,)) and v not in total.excluding.get(label, ())]
@@ -149,7 +149,7 @@ def _inside(total: Selector, part: Selector) -> Labels | None:
 
 
 def _outside(total: Selector, part: Selector) -> Labels | None:
-    """Return labels that the total takes and the part of it does not."""
+    """Return labels that match the total but not the part."""
     changes = [(label, total.labels.get(label, ("other",))) for label in part.labels] + list(part.excluding.items())
     for label, values in changes:
         for value in values:

@@ -73,7 +73,7 @@ def of_event_alerts(
 
 
 def _outage(slo: Slo, policy: Policy, timing: Timing) -> Block:
-    """Everything is bad: all tiers that page fire, as the windows of a new service are as short as its history; tickets wait."""
+    """Everything is bad: all paging tiers fire, since a new service's windows are as short as its history; tickets wait."""
     at = _outage_end(slo, timing)
     scrapes = round(at / timing.scrape)
     if isinstance(slo.indicator, Slices):
@@ -89,7 +89,7 @@ def _outage(slo: Slo, policy: Policy, timing: Timing) -> Block:
 
 
 def _outage_end(slo: Slo, timing: Timing) -> float:
-    """Return the seconds after which an outage is long enough for each condition of its pages, in whole evaluations."""
+    """Return the length of an outage that meets all conditions of its pages, in whole evaluations."""
     seconds = timing.scaled(_OUTAGE_SECONDS)
     if isinstance(slo.indicator, Slices):
         seconds += 2 * least_bad(slo, timing)
@@ -99,7 +99,7 @@ def _outage_end(slo: Slo, timing: Timing) -> float:
 
 
 def _quiet(slo: Slo, timing: Timing) -> list[Block]:
-    """Return what looks like an outage and is none."""
+    """Return series that look like an outage and are not."""
     at = _outage_end(slo, timing)
     scrapes = round(at / timing.scrape)
     if isinstance(slo.indicator, Slices):
@@ -128,7 +128,7 @@ def _quiet(slo: Slo, timing: Timing) -> list[Block]:
 def _quiet_block(
     slo: Slo, what: str, series: list[PlantedSeries], timing: Timing, ratios: Mapping[float, float], window: float = HOUR / 12
 ) -> Block:
-    """Return a test that nothing fires at some times; `ratios`: the ratio of bad events that is recorded at each of them."""
+    """Return a test that nothing fires; `ratios`: recorded ratio of bad events at each time."""
     block = _block(f"{slo.name}: {what}", duration(timing.scrape), series)
     block["alert_rule_test"] = [_expected(slo.alert, duration(at), []) for at in ratios]
     block["promql_expr_test"] = [_ratio_is(slo, ratio, at, window) for at, ratio in ratios.items()]
@@ -152,7 +152,7 @@ def _tickets(slo: Slo) -> list[Tier]:
 
 
 def _slow_burns(slo: Slo, policy: Policy, timing: Timing) -> list[Block]:
-    """Return a burn that makes tickets and no page, once there is history, and one that is just below all of them."""
+    """Return a burn that opens tickets without a page, and one just below all of them, both with history."""
     thresholds = {tier: tier.threshold(slo) for tier in tiers(slo)}
     highest = max(thresholds[tier] for tier in _tickets(slo))
     lowest = min(thresholds[tier] for tier in _tickets(slo))
@@ -180,7 +180,7 @@ def _recorded(slo: Slo, bad: float, until: float, timing: Timing) -> list[Plante
 
 
 def _reads_moments(slo: Slo) -> bool:
-    """Return whether a ticket has a window of hours, as those of short periods have, which sums what is recorded of each moment."""
+    """Return whether a ticket has a window of hours, as with short periods, which sums the recorded moments."""
     return any(tier.long_seconds <= RAW_LIMIT_SECONDS for tier in _tickets(slo))
 
 
@@ -196,7 +196,7 @@ def _planted_interval(slo: Slo, timing: Timing) -> float:
 
 
 def _ticket_interval(timing: Timing) -> float:
-    """Return the seconds between evaluations in tests of days: fewer than there will be, of a burn that is steady."""
+    """Return the seconds between evaluations in tests of days: longer than in practice, for a steady burn."""
     return 3 * timing.slow_interval
 
 

@@ -68,7 +68,7 @@ def groups(recordings: Sequence[Recording], timing: Timing) -> list[Group]:
 
 
 def needed(expressions: Iterable[str], recordings: Sequence[Recording]) -> list[Recording]:
-    """Return the recordings that expressions read, and those that these read.
+    """Return the recordings that expressions read, directly or through others.
 
     Raises:
         TachoscopeError: an expression cannot be read.
@@ -119,7 +119,7 @@ def _labels(tree: Expression, place: Value) -> frozenset[str]:
 
 
 def _kept(tree: Expression) -> Iterator[frozenset[str] | None]:
-    """Yield the labels that each side of an operator keeps, None where it does not say; recorded series go with the other side."""
+    """Yield the labels that each side of an operator keeps, None if unspecified; recorded series go with the other side."""
     match tree:
         case Binary():
             yield from _kept(tree.left)

@@ -126,7 +126,7 @@ def subjects(slos: Sequence[Slo], events: Sequence[EventAlert]) -> dict[str, Sub
 
 
 def skeleton(subject: Subject, policy: Policy) -> str:
-    """Return a page with its generated parts; the others say what to write, and their `TODO` keeps it from being shipped."""
+    """Return a page with its generated parts; `TODO` marks the rest, which must not be shipped."""
     parts = [f"# {subject.alert} | | | | last tested 2000-01-01 by nothing", "", f"**TL;DR** TODO: {subject.title}"]
     for heading in HEADINGS:
         parts += ["", f"## {heading}"]
@@ -198,7 +198,7 @@ def _with_block(page: str, name: str, block: str, alert: str) -> str:
 
 
 def _burn_urgency(slo: Slo) -> str:
-    """Return which tier says what: the first thing that somebody looks up by the alert's labels `long` and `short`."""
+    """Return the meaning of the tiers, which the reader looks up by the alert's labels `long` and `short`."""
     period = slo.period_days * DAY
     rows = [_tier_row(tier, slo, period) for tier in tiers(slo)]
     return "\n".join(
@@ -227,7 +227,7 @@ def _objective(slo: Slo) -> str:
 
 
 def _counted(slo: Slo) -> str:
-    """Return what the least number of bad events is a number of."""
+    """Return the unit of the minimum number of bad events."""
     if isinstance(slo.indicator, Slices):
         return "minutes"
     seconds = isinstance(slo.indicator, Ratio) and slo.indicator.total.metric.endswith("_seconds_total")
@@ -253,7 +253,7 @@ def _event_urgency(event: EventAlert) -> str:
 
 
 def _begin(event: EventAlert) -> str:
-    """Return from when on it fires. Most look back in their expressions instead of waiting: a `for` begins again at every gap."""
+    """Return when it fires. Most expressions look back instead of using `for`, which restarts at every gap."""
     if event.for_seconds:
         return f"when its condition has held for {in_two_units(event.for_seconds)}"
     found = {seconds_of(window) for window in _RANGE.findall(event.expr) or _OFFSET.findall(event.expr)}

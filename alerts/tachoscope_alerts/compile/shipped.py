@@ -72,7 +72,7 @@ def with_needed(given: Sequence[EventAlert], slos: Sequence[Slo], shipped: Shipp
 
 
 def left_out(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: ShippedObjectives) -> ShippedObjectives:
-    """Return what ships and is not among objectives and alerts, by name."""
+    """Return what ships and is not among the given objectives and alerts."""
     objectives, alerts = {slo.name for slo in slos}, {event.alert for event in given}
     return ShippedObjectives(
         [slo for slo in shipped.slos if slo.name not in objectives],
@@ -81,7 +81,7 @@ def left_out(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: ShippedO
 
 
 def refuse_orphans(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: ShippedObjectives) -> None:
-    """Refuse alerts beside objectives that ship and are not among these: they would fire for ever, for nothing is measured.
+    """Refuse alerts of shipped objectives that are not given: without their series they would fire for ever.
 
     Raises:
         TachoscopeError: there is one.

@@ -81,7 +81,7 @@ def bound_text(bound: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with 12 digits: enough for all that anybody means, and 1 - 0.99 is 0.01."""
+    """Return a number with 12 digits, so that 1 - 0.99 is 0.01."""
     return f"{value:.12g}"
 
 
@@ -142,7 +142,7 @@ def _in_parentheses(expressions: dict[str, str]) -> dict[str, str]:
 
 
 def _put_together(slo: Slo, of: dict[str, str]) -> Events:
-    """Return the events of a ratio, or of slices of which missing ones are bad, from its parts: series or expressions."""
+    """Return the events of a ratio, or of slices with bad gaps, from its parts: series or expressions."""
     total, unmeasured = of[ALL], ""
     if OTHER in of:
         total, unmeasured = f"{of[ALL]} and {_on(slo)} {of[OTHER]}", f"({of[ALL]} unless {_on(slo)} {of[OTHER]}) > 0"
@@ -159,12 +159,12 @@ def _chosen(ratio: Ratio) -> Selector:
 
 
 def _is_other(ratio: Ratio) -> bool:
-    """Return whether the good events are all of the other metric, so that they need no part of their own."""
+    """Return whether the good events are all of the other metric, which needs no part of its own."""
     return ratio.good is not None and bool(ratio.other_metric) and ratio.good == Selector(ratio.other_metric)
 
 
 def _of_buckets(slo: Slo, indicator: AtMost | MoreThan, timing: Timing) -> str:
-    """Return the events in the bucket of the bound and, with an empty `le`, all of the same series."""
+    """Return the events in the bound's bucket and, with an empty `le`, all of the same series."""
     rates = f"({_rate_of_count(indicator, timing)} or rate({_bucket_series(indicator)}[{duration(timing.base)}]))"
     by = ", ".join((*slo.by, "le"))
     return f"sum by ({by}) ({rates} and ignoring (le) ({_whole(indicator, timing)}))"
@@ -199,7 +199,7 @@ def _part(slo: Slo, ratio: Ratio, timing: Timing) -> str:
 
 
 def _ended(slo: Slo, series: str, timing: Timing) -> str:
-    """Return the groups in which a series had a sample within the window and is not there now."""
+    """Return the groups whose series had a sample within the window and has none now."""
     return f"group{_by(slo)} (last_over_time({series}[{duration(timing.base)}]) unless {series})"
 
 
@@ -224,7 +224,7 @@ def _bucket_series(indicator: AtMost | MoreThan) -> str:
 
 
 def _bucket(indicator: AtMost | MoreThan, timing: Timing) -> str:
-    """Return the events of at most the bound, of series of which that is known."""
+    """Return the events of at most the bound, of series with that bucket."""
     return f"(rate({_bucket_series(indicator)}[{duration(timing.base)}]) and {_whole(indicator, timing)})"
 
 
@@ -319,7 +319,7 @@ def _open(gate: Gate, timing: Timing) -> str:
 
 
 def _compared(slices: Slices, timing: Timing, modifier: str = "") -> str:
-    """Return the comparison that holds for what is good. With `bool` it is 0 for all else, also for what is not a number."""
+    """Return the comparison that holds for good values; with `bool` it is 0 for all others, also NaN."""
     bound = timing.scaled(slices.bound) if slices.age else slices.bound
     return f"{_OPERATORS[slices.comparison]} {modifier}{number(bound)}"
 

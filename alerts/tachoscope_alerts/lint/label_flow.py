@@ -83,7 +83,7 @@ def impossible_values(matcher: Matcher, of: KnownSeries) -> list[LabelFault]:
 
 
 def _impossible_bound(matcher: Matcher, of: KnownSeries) -> list[LabelFault]:
-    """Return the faults of a bucket that there is not, or that only some write so: `le="600"` is `le="600.0"` elsewhere."""
+    """Return the faults of a bucket that does not exist, or not in every spelling: `le="600"` is `le="600.0"` elsewhere."""
     if not of.buckets or matcher.operator in {"!=", "!~"}:
         return []
     pattern = matcher.operator == "=~"
@@ -119,7 +119,7 @@ def _matches(value: str, text: str, *, pattern: bool) -> bool:
 
 
 class _Flow:
-    """Follows labels upwards, and notes the faults on the way."""
+    """Follows labels from the series upwards, and collects faults."""
 
     def __init__(self, known: Catalogue) -> None:
         self.known = known
@@ -232,13 +232,13 @@ class _Flow:
         return (None if left is None else left - set(matching)) if binary.ignoring else frozenset(matching)
 
     def check(self, labels: Iterable[str], sides: list[_Labels], where: str) -> None:
-        """Note labels that one of the sides never has."""
+        """Add labels that one side never has."""
         for label in labels:
             if any(side is not None and label not in side for side in sides):
                 self.fault(f"{where}: no series has the label {label}", "use a label that the series below have")
 
     def check_counter(self, call: Call) -> None:
-        """Note a rate of what is not a counter."""
+        """Add a rate of a metric that is not a counter."""
         window = call.arguments[0] if call.arguments else None
         series = window.operand if isinstance(window, Window) else None
         of = self.known.get(series.metric) if isinstance(series, Series) else None
@@ -246,7 +246,7 @@ class _Flow:
             self.fault(f"{call.function} of {of.name}, which is a gauge", "use delta, deriv or avg_over_time")
 
     def check_same(self, binary: Binary, left: _Labels, right: _Labels) -> None:
-        """Note vectors that can never match because one has labels that the other lacks; those of a scrape may be on both."""
+        """Add vectors that can never match, since one lacks labels of the other; labels of a scrape may be on both."""
         if left is None or right is None or binary.many:
             return
         different = sorted((left ^ right) - SCRAPE_LABELS)

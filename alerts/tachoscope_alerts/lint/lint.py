@@ -94,7 +94,7 @@ def check_rules(folder: Path, known: Catalogue) -> list[Problem]:
 
 
 def _error(of: Slo | EventAlert, what: str, fix: str, at: str = "") -> Problem:
-    """Return an error at the line of a part of an objective, such as its owner; where that is not known, at that of the whole."""
+    """Return an error at the line of a part of an objective, such as its owner, or at the objective's line."""
     return Problem(of.path, _line(of, at), "error", what, fix)
 
 
@@ -103,9 +103,8 @@ def _line(of: Slo | EventAlert, at: str) -> int:
 
 
 def _names(slos: Sequence[Slo], events: Sequence[EventAlert], shipped: ShippedObjectives) -> Iterator[Problem]:
-    """Yield names that are given twice: of objectives, and of alerts, which name the runbook.
-
-    What ships comes first, given or not, so that the error is put on what somebody wrote beside it.
+    """Yield duplicate names of objectives and alerts, which name the runbook. Shipped ones come first, so that the error is on the
+    user's.
     """
     others = left_out(slos, events, shipped)
     of_ours = shipped.paths()
@@ -124,7 +123,7 @@ def _names(slos: Sequence[Slo], events: Sequence[EventAlert], shipped: ShippedOb
 
 
 def _replaced(slos: Sequence[Slo], shipped: ShippedObjectives) -> Iterator[Problem]:
-    """Yield objectives by the name of one that ships: both in one Prometheus would be one objective, of which nothing is right."""
+    """Yield objectives with the name of a shipped one: in one Prometheus their series would mix."""
     if is_whole(slos, shipped):  # the shipped ones, changed maybe: there is no other beside them
         return
     ours, of_ours = {slo.name: slo for slo in shipped.slos}, shipped.paths()
@@ -206,7 +205,7 @@ def _feasibility(slo: Slo, *, companion: bool) -> Iterator[Problem]:
 
 
 def _short_period(slo: Slo) -> Iterator[Problem]:
-    """Yield that the first alert of a short period comes when more of its budget is spent than of a long one's."""
+    """Yield the note that the first alert of a short period comes after more of its budget is spent."""
     first = min(tiers(slo), key=lambda tier: tier.long_seconds, default=None)
     if first is None:
         return
@@ -234,7 +233,7 @@ def _lengths(slo: Slo, retention_seconds: float) -> Iterator[Problem]:
 
 
 def _indicator(slo: Slo, known: Catalogue) -> Iterator[tuple[str, LabelFault]]:
-    """Yield what in an indicator does not exist, or cannot be, each with the key at which it is written."""
+    """Yield faults of an indicator, each with its key."""
     indicator = slo.indicator
     found: list[tuple[str, LabelFault]] = []
     for part in _parts(slo):
@@ -256,7 +255,7 @@ def _indicator(slo: Slo, known: Catalogue) -> Iterator[tuple[str, LabelFault]]:
 
 
 def _of_part(part: _Part, of: KnownSeries) -> Iterator[tuple[str, LabelFault]]:
-    """Yield what is wrong with a selector of a metric that there is."""
+    """Yield faults of a selector whose metric exists."""
     if of.type != part.type:
         fix = f"name a {part.type}, or count another way (docs/guides/slos.md)"
         yield f"{part.at}.metric", LabelFault(f"{of.name} is a {of.type}, not a {part.type}", fix)
@@ -271,7 +270,7 @@ def _of_part(part: _Part, of: KnownSeries) -> Iterator[tuple[str, LabelFault]]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A selector of an indicator, with the type that its metric needs and the labels that are kept of it; `at`: their keys."""
+    """A selector of an indicator, with the required type of its metric and the labels to keep; `at`: their keys."""
 
     selector: Selector
     type: Type
@@ -293,7 +292,7 @@ def _parts(slo: Slo) -> list[_Part]:
 
 
 def _wider(ratio: Ratio) -> Iterator[LabelFault]:
-    """Yield labels by which more events are bad or good than are counted at all."""
+    """Yield labels that select more bad or good events than are counted in total."""
     total, part = ratio.total, ratio.bad or ratio.good
     if part is None or part.metric != total.metric:
         return

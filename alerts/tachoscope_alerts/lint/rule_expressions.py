@@ -98,7 +98,7 @@ def _rules(document: Section) -> Iterator[Section]:
 
 
 def _long_windows(tree: promql.Expression, known: Catalogue) -> Iterator[LabelFault]:
-    """Yield raw series that are read over more than `RAW_LIMIT_SECONDS`: at 10,000 GPUs that costs minutes, each time."""
+    """Yield raw series read over more than `RAW_LIMIT_SECONDS`: with 10,000 GPUs each evaluation takes minutes."""
     for series, seconds in promql.read(tree):
         of = known.get(series.metric)
         if seconds > RAW_LIMIT_SECONDS and not (of is not None and of.recorded):
@@ -109,7 +109,7 @@ def _long_windows(tree: promql.Expression, known: Catalogue) -> Iterator[LabelFa
 
 
 def _identity(tree: promql.Expression) -> Iterator[LabelFault]:
-    """Yield where labels are dropped that tell workloads of one name apart: a healthy one would hide the fault of another."""
+    """Yield dropped labels that separate workloads of one name: a healthy one would hide another's fault."""
     for node in promql.walk(tree):
         if isinstance(node, Aggregation) and not (node.without and node.function in KEEPING):
             # A `topk` keeps labels, and yet chooses among the clusters.
@@ -132,7 +132,7 @@ def _dropped(where: str, labels: tuple[str, ...], *, listed_are_dropped: bool) -
 
 
 def _hidden(call: Call) -> Iterator[LabelFault]:
-    """Yield an `absent` over all clusters, which a series in one of them ends, and labels that are written over."""
+    """Yield `absent` over all clusters, which one cluster's series ends, and labels that are overwritten."""
     function = call.function.lower()
     if function in {"absent", "absent_over_time"} and IDENTITY[0] not in labels_of_absent(call.arguments[0]):
         what = f"{function} covers all clusters: it returns nothing while one of them has a series"
@@ -145,7 +145,7 @@ def _hidden(call: Call) -> Iterator[LabelFault]:
 
 
 def _impossible(tree: promql.Expression) -> Iterator[LabelFault]:
-    """Yield comparisons of an error ratio with more than it can be."""
+    """Yield comparisons of an error ratio with impossible values."""
     for node in promql.walk(tree):
         if not (isinstance(node, Binary) and node.operator in {">", ">="} and isinstance(node.right, Constant)):
             continue

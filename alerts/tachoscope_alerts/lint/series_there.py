@@ -68,7 +68,7 @@ def check(slos: Iterable[Slo], asked: SeriesSource, where: str) -> list[Problem]
 
 
 def _series(slo: Slo, has: Callable[[Selector], bool] | None, where: str) -> Iterator[Problem]:
-    """Yield series of counters and gauges that are not there; a label's value that a counter never had may come."""
+    """Yield missing series of counters and gauges; a label value that a counter never had may still come."""
     indicator = slo.indicator
     if has is None or isinstance(indicator, AtMost | MoreThan):
         return

@@ -147,7 +147,7 @@ def tiers(slo: Slo) -> list[Tier]:
 
 
 def _tier(aim: TierTarget, slo: Slo) -> Tier | None:
-    """Return the tier that meets an aim; None where its burn rate would be below what tells anything."""
+    """Return the tier of a target; None if its burn rate is too low to be meaningful."""
     period, least = slo.period_days * DAY, LEAST_PAGING_BURN_RATE if aim.severity == "page" else 1.0
     highest = min(aim.burn_rate, FEASIBLE / slo.budget)
     if highest < least:
@@ -159,7 +159,7 @@ def _tier(aim: TierTarget, slo: Slo) -> Tier | None:
 
 
 def _long_window(seconds: float) -> float:
-    """Return the window that is used where one of `seconds` would be exact: the next longer one that people read at a glance."""
+    """Return the next longer round window for an exact one of `seconds`."""
     for minutes in _LONG_MINUTES:
         if seconds <= minutes * 60 * 1.001:
             return minutes * 60.0

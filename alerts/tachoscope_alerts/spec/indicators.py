@@ -169,7 +169,7 @@ def _slices(value: Value, objective: Section) -> Slices:
 
 
 def _check_slice(objective: Section) -> None:
-    """Refuse what would be promised of slices and not held: a slice is one evaluation, with one value of an entity in it."""
+    """Refuse options that a slice cannot have: it is one evaluation with one value of an entity."""
     ratio, window = objective.get("timeSliceTarget"), objective.get("timeSliceWindow")
     if ratio is not None and ratio.number() != 1:
         raise ratio.error(
@@ -243,7 +243,7 @@ def _comparison(objective: Section) -> tuple[Comparison, float]:
 
 
 def _choice(section: Section, key: str, words: tuple[str, str]) -> str:
-    """Return the word that stands there, the first of `words` if none does."""
+    """Return the given choice, or the first of `words` if none is given."""
     value = section.get(key)
     if value is not None and value.word() not in words:
         raise value.error(f"is {value.word()!r}", f"write {words[0]} or {words[1]}")

@@ -95,7 +95,7 @@ def read(path: Path) -> list[Slo]:
 
 
 def _document(value: Value) -> tuple[str, Section | None]:
-    """Return a document's kind, and the document if it is to be read."""
+    """Return a document's kind, and the document if it is an objective or indicator."""
     section = value.section(_DOCUMENT)
     version = section.required("apiVersion", f"add apiVersion: {_VERSION}")
     if version.word() != _VERSION:
@@ -206,7 +206,7 @@ def _slo(common: _Spec, objective: Section, names: list[str], number: int) -> Sl
 
 
 def _lines(common: _Spec, objective: Section) -> dict[str, int]:
-    """Return the lines of what a message may be about, by annotation and by key of the period, the objective and the indicator."""
+    """Return the lines that a message may refer to, by annotation and key."""
     of_annotations = {name: value.line for name, value in common.annotations.items()}
     (window,) = common.spec.values["timeWindow"].items()
     return of_annotations | window.lines() | objective.place.lines() | common.indicator.place.lines()
@@ -227,7 +227,7 @@ def _area(common: _Spec) -> str:
 
 
 def _alert(common: _Spec, names: list[str], number: int) -> str:
-    """Return the name of the burn alert: as the annotation says, one for each objective, else made of the objective's name."""
+    """Return the name of the burn alert: from the annotation, one per objective, else from the objective's name."""
     place = common.annotations.get("alert", common.metadata.values["name"])
     found = [part.strip() for part in common.annotation("alert").split(",")] if "alert" in common.annotations else _alerts_of(names)
     if len(found) != len(names):

@@ -169,7 +169,7 @@ def _owners(value: Value) -> dict[str, Team]:
 
 
 def _receivers(value: Value) -> tuple[Receiver, ...]:
-    """Return the ways of one who is told: a mapping from integration to settings."""
+    """Return the receivers of a team: a mapping from integration to settings."""
     found = []
     for integration, place in value.section(INTEGRATIONS).values.items():
         settings = place.section()
@@ -219,7 +219,7 @@ def _url(value: Value) -> str:
 
 
 def _base(value: Value) -> str:
-    """Return an address that others begin with, which what follows it in a query or behind a # would not."""
+    """Return a base URL, without query and fragment, which would swallow what is appended."""
     text = _url(value)
     if set(text) & {"?", "#"}:
         raise value.error(f"is {text!r}, with a query or a fragment, which no link can go on behind", "write https://host/path")

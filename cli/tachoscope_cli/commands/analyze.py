@@ -101,7 +101,7 @@ def analyze(
 
 
 def _check_kind(kind: Kind, place: str, former: FormerOptions, window: TimeWindow) -> None:
-    """Refuse options that do not apply to what lies there, and print which command handles it."""
+    """Refuse options that do not apply to this input, and print the command that handles it."""
     if former.of_traces and kind is not Kind.TRACES:
         raise TachoscopeError(f"{former.of_traces} works on profiler traces, and {place} is not a profiler trace")
     if window != TimeWindow() and kind is not Kind.RECORDS:

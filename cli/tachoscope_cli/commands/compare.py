@@ -52,7 +52,7 @@ def compare(
 
 
 def _run(word: str, store: str | None) -> tuple[list[str], str | None]:
-    """Return where a run is, and its job's name in a store: a path that exists, or a URL, is not a job."""
+    """Return the place of a run, and its job's name in a store; existing paths and URLs are not jobs."""
     if not word.strip():
         raise TachoscopeError("the name of a run is empty", fix="tachoscope store ls")
     if "://" in word or os.path.exists(word) or os.sep in word:

@@ -194,7 +194,7 @@ def dashboards_push(
 
 
 def _boards(path: Path | None, slos: list[Path] | None) -> list[dict[str, Any]]:
-    """Return the boards of the suite, with the links of a policy and the thresholds of objectives; say whose these are."""
+    """Return the boards of the suite, with a policy's links and the thresholds of objectives, which are printed."""
     from tachoscope_alerts.spec import files, policy
     from tachoscope_dashboards.boards.all import boards
     from tachoscope_dashboards.parts import slo_objectives
@@ -233,7 +233,7 @@ def _surroundings(
 
 
 def _readable(paths: list[Path]) -> tuple[list[Dashboard], dict[str, str]]:
-    """Return the dashboards of the files that can be read, and what is wrong with the others, by path."""
+    """Return the readable dashboards, and the errors of the others by path."""
     from tachoscope_dashboards.lint import board_json
 
     boards: list[Dashboard] = []

@@ -28,7 +28,7 @@ _DRIVER_SECONDS = 10.0
 
 
 def examine(store_url: str) -> Examined:
-    """Look at everything; nothing is changed, but that an absent store or spool directory is tried out beside where it will be."""
+    """Examine the machine. Nothing is changed, except that a missing store or spool directory is tried out beside its place."""
     checks = [
         _check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}"),
         *_packages(),
@@ -147,7 +147,7 @@ def _accelerator() -> Check:
 
 
 def _gpu_metrics() -> Check:
-    """Ask the driver, which may hang, from a thread that does not hold the process up."""
+    """Query the driver, which may hang, in a daemon thread."""
     answers: queue.SimpleQueue[Check] = queue.SimpleQueue()
     threading.Thread(target=lambda: answers.put(_ask_driver()), daemon=True).start()
     try:

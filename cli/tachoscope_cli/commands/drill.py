@@ -147,7 +147,7 @@ def _folder(*, keep: bool) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _waiting_line(out: Console) -> Iterator[Callable[[str], None]]:
-    """Yield what says what is waited for: in a line with the time, or where nobody sees it change, a line each."""
+    """Yield a function that shows what is waited for: in one line on a terminal, else a line each."""
     if not out.is_terminal:
         yield lambda text: out.print(text, soft_wrap=True)
         return
@@ -158,7 +158,7 @@ def _waiting_line(out: Console) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def _ending_on_term() -> Iterator[None]:
-    """End as on Ctrl-C when a TERM comes: with all that was started."""
+    """End on SIGTERM as on Ctrl-C, with all that was started."""
 
     def ended(*_: object) -> NoReturn:
         raise TachoscopeError("terminated", exit_code=ExitCode.TERMINATED)

@@ -110,7 +110,7 @@ def _network(text: str) -> Network:
 
 
 def _browser_address(host: str) -> str:
-    """Return an address as a browser of this machine asks for it."""
+    """Return an address as a browser on this machine uses it."""
     if host in EVERYWHERE:
         return "localhost"
     return f"[{host}]" if ":" in host else host

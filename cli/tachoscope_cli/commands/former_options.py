@@ -95,7 +95,7 @@ def check(
 
 
 def print_new_commands(former: FormerOptions, job: str | None) -> None:
-    """Name the commands that have the options now, of those that `analyze` goes on with."""
+    """Print the new commands of options that `analyze` still accepts."""
     of_traces = former.of_traces or ("" if former.replay else "--no-replay")
     for option, command in ((of_traces, "trace"), (former.looking(job).option_given, "serving")):
         if option:

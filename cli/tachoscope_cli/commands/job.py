@@ -68,7 +68,7 @@ def job_processes(
 
 
 def _by_agent(job: str) -> list[TrainingProcess]:
-    """Return the processes that the agent of this machine knows; none where there is no agent, or it does not answer."""
+    """Return the processes known to this machine's agent; empty without an answer."""
     from tachoscope_cli.sources.agent_pages import page
     from tachoscope_core.storage import spool
 
@@ -87,7 +87,7 @@ def _by_agent(job: str) -> list[TrainingProcess]:
 
 
 def _by_environment(job: str) -> list[TrainingProcess]:
-    """Return the processes that `tachoscope run` started for a job, of each rank the first: it started the others."""
+    """Return the first process of each rank that `tachoscope run` started for a job; it started the others."""
     from tachoscope.process import identity
 
     ranks: dict[int, int] = {}
@@ -107,7 +107,7 @@ def _by_environment(job: str) -> list[TrainingProcess]:
 
 
 def _environment(pid: int) -> dict[str, str]:
-    """Return the environment that a process began with; nothing where it is another user's, or has ended."""
+    """Return the initial environment of a process; empty if it is another user's or has ended."""
     try:
         pairs = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     except OSError:

@@ -51,7 +51,7 @@ def profile(job: str, steps: int, *, store: str | None, wait: bool) -> None:
 
 
 def _hint_at_the_name(store: Store, job: str) -> None:
-    """Say that the store does not know the job: one that is not under the probe has no records, but nor has a mistyped name."""
+    """Print that the store does not know the job, which is mistyped or not under the probe."""
     known = store.jobs()
     if known and job not in known:
         like = difflib.get_close_matches(job, known, n=1)

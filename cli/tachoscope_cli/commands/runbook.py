@@ -53,7 +53,7 @@ def _values(labels: Sequence[str]) -> dict[str, str]:
 
 
 def _tell(values: Mapping[str, str], *, needed: Sequence[str], left: Sequence[str]) -> None:
-    """Say what was not done with the labels, below the page, where it is seen."""
+    """Print below the page which labels were not used."""
     unused = [label for label in values if label not in needed]
     if unused:
         takes = f"it takes {', '.join(needed)}" if needed else "it takes none"

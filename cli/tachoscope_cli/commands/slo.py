@@ -263,7 +263,7 @@ def slo_report(
 
 
 def _readable(paths: list[Path] | None) -> tuple[list[Slo], dict[str, str]]:
-    """Return the objectives of the files that can be read, and what is wrong with the others, by path."""
+    """Return the readable objectives, and the errors of the others by path."""
     from tachoscope_alerts.spec import openslo
 
     slos: list[Slo] = []
@@ -277,7 +277,7 @@ def _readable(paths: list[Path] | None) -> tuple[list[Slo], dict[str, str]]:
 
 
 def _events(path: Path | None, *, alone: bool) -> list[EventAlert]:
-    """Return the alerts beside the objectives; those that come with tachoscope are companions of its own objectives only."""
+    """Return the other alerts; the shipped ones belong to the shipped objectives only."""
     from tachoscope_alerts.compile import event_alerts as events
 
     if path is None and alone:
@@ -286,7 +286,7 @@ def _events(path: Path | None, *, alone: bool) -> list[EventAlert]:
 
 
 def _recordings(*, alone: bool) -> list[Recording]:
-    """Return what is recorded of jobs and the fleet; specs of one's own are built beside that, and not with it once more."""
+    """Return the recordings of jobs and the fleet; own specs are built beside them, without repeating them."""
     from tachoscope_alerts.compile import recordings
 
     return [] if alone else recordings.load(default("recordings.yaml"))
@@ -332,7 +332,7 @@ def _owners(path: Path | None) -> list[str]:
 
 
 def _runbook_base() -> str:
-    """Return where a page's links to runbooks lead: the policy's URL, or the folder beside the page if that is the example's."""
+    """Return the base of runbook links: the policy's URL, or the folder beside the page for the example policy."""
     from urllib.parse import urlsplit
 
     from tachoscope_alerts.spec import policy

@@ -81,7 +81,7 @@ def samples(store: str | None, prometheus: str | None) -> Iterator[PrometheusSou
 
 
 def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, folder: Path | None) -> None:
-    """Say which alerts have no runbook, here or among those that came with tachoscope; write their beginnings to a folder."""
+    """Print alerts without a runbook, or write skeletons for them to a folder."""
     from tachoscope_alerts.compile import runbooks as runbook_skeleton
 
     folders = [folder or runbook_pages.of_project(), runbook_pages.folder()]
@@ -97,7 +97,7 @@ def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, fol
 
 
 def say_left_out(others: ShippedObjectives, events: Path | None) -> None:
-    """Say what comes with tachoscope and is not built, if anything: nobody misses an alert that never was there."""
+    """Print what ships and is not built: a missing alert goes unnoticed."""
     from tachoscope_alerts.spec import files
 
     names = [("objective", [slo.name for slo in others.slos]), ("other alert", [event.alert for event in others.events])]

@@ -114,7 +114,7 @@ def store_quarantine(
 
 
 def _listed(store: Store, job: str, written: float, now: float) -> answers.ListedJob:
-    """Return what is known of a job; why, if nothing can be read: the others are listed all the same."""
+    """Return what is known of a job, or why it cannot be read: the others are listed all the same."""
     from tachoscope_analyzers.records import load
 
     last = written or None
@@ -157,7 +157,7 @@ def _held(store: Store, job: str) -> str | None:
 
 
 def _requests(job: load.JobRecords) -> tuple[int, bool]:
-    """Return how many requests a service answered, and whether that is their share in those records that were read."""
+    """Return the number of answered requests, and whether it is extrapolated from the records that were read."""
     count = sum(request.side == "server" for request in job.requests)
     if not job.partial:
         return count, False

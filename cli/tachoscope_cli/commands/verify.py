@@ -88,7 +88,7 @@ def verify_checkpoints(
 
 
 def _newest_job(store: Store, trusted: int | None) -> str:
-    """Return the job that was written last, of those that are this user's."""
+    """Return this user's job that was written last."""
     times = store.job_times()
     if not times:
         raise TachoscopeError(f"store {store.url} is empty", fix="name a checkpoint, or the store with --store")
@@ -99,12 +99,12 @@ def _newest_job(store: Store, trusted: int | None) -> str:
 
 
 def _is_trusted(owner: Owner | None, trusted: int | None) -> bool:
-    """Return whether a job is this user's, of one that was named, or of nobody that is known."""
+    """Return whether a job belongs to this user, to the trusted one, or to no known user."""
     return owner is None or owner == of_this_process() or owner.uid == trusted
 
 
 def _of_paths(store: Store, paths: list[str], job: str | None) -> list[Candidate]:
-    """Return the paths with what the store knows of them, looked up in the newest jobs first."""
+    """Return the paths with the store's knowledge of them, searched in the newest jobs first."""
     times = {job: 0.0} if job else store.job_times()
     found: dict[str, Candidate] = {}
     for name in sorted(times, key=times.__getitem__, reverse=True):
@@ -158,7 +158,7 @@ def _lines(store: Store, job: str) -> Iterator[bytes]:
 
 
 def _stranger(candidate: Candidate, trusted: int | None) -> str:
-    """Return what is wrong with a checkpoint that another user than the job's owner, this user or root has put there."""
+    """Return the fault of a checkpoint put there by another user than the job's owner, this user or root."""
     if candidate.checkpoint is None or "://" in candidate.path:
         return ""
     known = {0, os.geteuid(), trusted, *(() if candidate.owner is None else (candidate.owner.uid,))}
@@ -192,7 +192,7 @@ def _verdict(candidate: Candidate, trusted: int | None, on_bytes: OnBytes) -> Re
 
 
 def _files_hint(folder: str) -> str:
-    """Return what can be done about a folder without a manifest: files of `torch.save` in it say something themselves."""
+    """Return a hint for a folder without a manifest: its files of `torch.save` can be verified."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -204,7 +204,7 @@ def _files_hint(folder: str) -> str:
 def _verified(
     candidates: Iterable[Candidate], total_bytes: int, trusted: int | None = None
 ) -> Iterator[tuple[Candidate, ReadBack]]:
-    """Verify one after the other, under a bar on a terminal."""
+    """Verify candidates in turn, with a progress bar on a terminal."""
     with progress(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("reading back", total=total_bytes or None)
         for candidate in candidates:
@@ -212,7 +212,7 @@ def _verified(
 
 
 def _print_last(candidates: list[Candidate], trusted: int | None) -> ExitCode:
-    """Print the newest that is sound. The others are named on stderr, so that nobody goes on from an older one unawares."""
+    """Print the newest valid checkpoint. The rejected newer ones are named on stderr."""
     for candidate, verdict in _verified(candidates, candidates[0].bytes, trusted):
         if verdict.result == "sound":
             _print_path(candidate.path)
@@ -223,7 +223,7 @@ def _print_last(candidates: list[Candidate], trusted: int | None) -> ExitCode:
 
 
 def _print_path(path: str) -> None:
-    """Print a path as it is to a program, and to a terminal so that it cannot steer it."""
+    """Print a path verbatim to a program, and without control characters to a terminal."""
     if sys.stdout.isatty():
         sys.stdout.write(f"{safe(path)}\n")
     else:
@@ -267,5 +267,5 @@ def _row(candidate: Candidate, verdict: ReadBack) -> list[str | Text]:
 
 
 def _short(candidate: Candidate, verdict: ReadBack) -> str:
-    """Return the fault without the path of the checkpoint, which stands beside it."""
+    """Return the fault without the path of the checkpoint, which is printed beside it."""
     return verdict.fault.removeprefix(f"{candidate.path}: ").removeprefix(f"{candidate.path}/")

@@ -51,7 +51,7 @@ def store_url(store: str | None) -> str:
 
 
 def named_store(store: str | None) -> str | None:
-    """Return the store that the user named; $TACHOSCOPE_STORE is as explicit as --store. Without either a live agent's is meant."""
+    """Return the store that the user named, by --store or $TACHOSCOPE_STORE; None: a live agent's."""
     return store or os.environ.get("TACHOSCOPE_STORE")
 
 

@@ -149,7 +149,7 @@ def _text(report: Report, format_: str, then: Sequence[str]) -> str:
 
 
 def _plain(report: Report, then: Sequence[str]) -> str:
-    """Return the report as lines; on a terminal the columns' padding does not show, in a file it does."""
+    """Return the report as lines without trailing padding."""
     from tachoscope_show.report import text as render_text
 
     text = io.StringIO()

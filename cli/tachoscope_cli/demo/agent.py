@@ -80,7 +80,7 @@ def watching(store_url: str | None) -> Iterator[DemoAgent]:
 
 
 def _why(folder: Path) -> str:
-    """Return the last that the agent said, which is why it did not start."""
+    """Return the agent's last output, the reason why it did not start."""
     said = (folder / _LOG).read_text(errors="replace").split("\n")
     return next((line for line in reversed(said) if line), f"it did not start within {_START_SECONDS:.0f} s")
 

@@ -71,7 +71,7 @@ def _note(store: Store, job: str, written: list[StoredTrace], steps: int) -> Non
 
 
 def _verdict(store: Store, job: str, written: list[StoredTrace]) -> str:
-    """Analyse the traces, which also leaves their columns in the cache for the explorer, and say what was found in a line."""
+    """Analyze the traces, which also caches them for the explorer, and return the result in a line."""
     from tachoscope_analyzers.trace.findings.report import report
     from tachoscope_analyzers.trace.ranks.job import read_job
     from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions

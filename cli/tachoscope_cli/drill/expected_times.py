@@ -62,5 +62,5 @@ def of_event(event: EventAlert, timing: Timing, *, holds: float, lasts: float, s
 
 
 def _scraped(timing: Timing) -> float:
-    """Return the most that it takes until Prometheus has what the metric says; the first scrape may be a moment too early."""
+    """Return the maximum time until Prometheus has the metric; the first scrape may be a moment too early."""
     return TICK_SECONDS + 2 * timing.scrape

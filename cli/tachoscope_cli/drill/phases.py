@@ -137,13 +137,13 @@ def _came(course: DrillPhases) -> list[Arrival]:
 
 
 def _all_ended(came: Iterable[Arrival]) -> float | None:
-    """Return when the last alert was told to have ended; None while one has not."""
+    """Return when the last alert ended; None while one has not."""
     last = {frozenset(one.labels.items()): one for one in came}
     return max(one.time for one in last.values()) if all(one.status == "resolved" for one in last.values()) else None
 
 
 def _bad_ratio(course: DrillPhases) -> float:
-    """Return the ratio of bad events now; 0 of what has none."""
+    """Return the current ratio of bad events; 0 without a ratio."""
     if isinstance(course.source, EventAlert):
         return 0.0
     bad, total = (recorded(name, course.source) for name in (BAD, TOTAL))

@@ -160,7 +160,7 @@ class Walk:
         return _until(judged, lambda found: found[0] != "WRONG")
 
     def _wanted(self, when: str, query: Query) -> Callable[[Sequence[Row]], bool]:
-        """Return what says whether an answer is what the page makes one expect."""
+        """Return a predicate for the answer that the page leads to expect."""
         words = self._describe(query)
         labels = self.expected.has.get(query.number)
         if when == "fault" and labels is not None:
@@ -178,7 +178,7 @@ class Walk:
                 self._variables.setdefault(name, rows[0][0][label])
 
     def _unmeasured(self, expression: str) -> str:
-        """Return the series that a query needs and this drill has not; empty: it has one of them."""
+        """Return the missing series of a query; empty if one of them exists."""
         names = list(dict.fromkeys(_SERIES.findall(expression)))
         seen = any(samples(self.prometheus_url, f"count_over_time({name}[5m])") for name in names)
         return "" if seen else " and ".join(names)
@@ -201,7 +201,7 @@ class Walk:
         return _until(judged, lambda found: found[0] != "WRONG")
 
     def _lacks(self, command: Command) -> str:
-        """Return what a command needs and a drill has not; empty: nothing."""
+        """Return what a command needs that a drill lacks; empty: nothing."""
         for program in command.programs():
             if program not in RUN:
                 return program
@@ -215,7 +215,7 @@ class Walk:
         return ""
 
     def _is_ours(self, pid: str) -> bool:
-        """Return whether a process is one of the drill's: nothing else is sent a signal."""
+        """Return whether a process belongs to the drill: no other is sent a signal."""
         its_spool = os.fsencode(f"TACHOSCOPE_SPOOL={self.agent.spool}")
         try:
             return its_spool in Path(f"/proc/{int(pid)}/environ").read_bytes().split(b"\0")
@@ -223,7 +223,7 @@ class Walk:
             return False
 
     def _shell(self, text: str) -> tuple[int, str]:
-        """Run a command of the page, which is ours. Values from elsewhere are in its environment, where they run nothing."""
+        """Run a command of the page, which is trusted. Foreign values are in its environment, where they run nothing."""
         places = {"PATH": f"{self._folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}", "COLUMNS": "200", "NO_COLOR": "1"}
         text = text.replace('"/tmp/', f'"{self._folder}/')  # what it keeps goes with the drill
         command = ["bash", "-c", text]
@@ -238,7 +238,7 @@ class Walk:
 
 
 def _own_command(folder: Path) -> None:
-    """Put a `tachoscope` there that is this one, wherever another may be installed."""
+    """Create a `tachoscope` command that runs this installation."""
     folder.mkdir(exist_ok=True)
     script = folder / "tachoscope"
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tachoscope_cli.main "$@"\n')
@@ -246,7 +246,7 @@ def _own_command(folder: Path) -> None:
 
 
 def _until(asked: Callable[[], _T], good: Callable[[_T], bool]) -> _T:
-    """Return the first answer that is good, else the last one within the patience of somebody who waits for it."""
+    """Return the first good answer, else the last one before the timeout."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not good(answer := asked()) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
@@ -254,13 +254,13 @@ def _until(asked: Callable[[], _T], good: Callable[[_T], bool]) -> _T:
 
 
 def _shortest(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the rows of the shortest window, where they are by windows: the others look back at the fault for longer."""
+    """Return the rows of the shortest window, if there are windows: longer ones still contain the fault."""
     windows = [seconds_of(row["window"]) for row, _ in rows if "window" in row]
     return [one for one in rows if "window" not in one[0] or seconds_of(one[0]["window"]) == min(windows)]
 
 
 def _rows_text(rows: Sequence[Row]) -> str:
-    """Return an answer in one line: the labels in which its series differ, and values."""
+    """Return an answer in one line: the labels that differ between its series, and values."""
     if not rows:
         return "no row"
     first = rows[0][0]
@@ -271,7 +271,7 @@ def _rows_text(rows: Sequence[Row]) -> str:
 
 
 def _line_of(said: str, found: re.Match[str] | None) -> str:
-    """Return the line of an answer that matters: the one that was looked for, else the first."""
+    """Return the relevant line of an answer: the one searched for, else the first."""
     if found is not None:
         start = said.rfind("\n", 0, found.start()) + 1
         return said[start:].partition("\n")[0].strip()

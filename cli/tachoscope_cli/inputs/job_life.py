@@ -59,7 +59,7 @@ def analyze(places: list[str], job: str, options: Options) -> Report:
 
 
 def _same_view(saved: Report, path: str, job: str, options: Options) -> Report:
-    """Return a saved report if it is just what is asked for; without the records nothing else can be made of it."""
+    """Return a saved report if it is the requested view; other views need the records."""
     if saved.life is not None and saved.job == job and options == Options():
         return saved
     view = "the whole life" if saved.life is not None else "one attempt"

@@ -79,7 +79,7 @@ def analyze(options: ServingOptions, console: Console) -> Report:
 
 
 def _kept(watched: Iterable[Look], looks: list[Snapshot], url: str, every: float) -> Iterator[Look]:
-    """Pass on what is seen, and keep the looks: the analysis uses no more. They end when they are too large together."""
+    """Pass on samples and keep them; stop when they become too large."""
     kept = pages = 0
     for look, page in watched:
         looks.append(look)
@@ -142,7 +142,7 @@ def judge_snapshots(looks: list[Snapshot], source: str, name: str, device: str) 
 
 
 def _peak(device: str) -> float:
-    """Return the peak rate of a device's memory in bytes a second; 0: no device is named."""
+    """Return a device's peak memory bandwidth in bytes a second; 0: no device is named."""
     peak = peaks_of(device).memory_gb_per_s * 1e9 if device else 0.0
     if math.isnan(peak):
         raise TachoscopeError(f"the memory bandwidth of {device!r} is unknown", fix="name it as nvidia-smi -L does")
@@ -162,7 +162,7 @@ def page_url(server: str) -> str:
 
 
 def _watched(url: str, seconds: float, every: float, console: Console) -> Iterator[Look]:
-    """Yield the looks, with a progress bar on a terminal; an interrupt ends them."""
+    """Yield samples, with a progress bar on a terminal, until the end or an interrupt."""
     if not console.is_terminal:
         print_notice(f"looking at {url} for {seconds:.0f} s, every {every:g} s")
     with progress(TimeRemainingColumn(), TextColumn("Ctrl-C: judge now"), on=console) as bar:
@@ -177,7 +177,7 @@ def _watched(url: str, seconds: float, every: float, console: Console) -> Iterat
 
 
 def _looks(url: str, seconds: float, every: float) -> Iterator[Look]:
-    """Yield looks at their times from now until the end; a look that takes longer than the time between two leaves some out."""
+    """Yield samples at regular times; a slow sample skips those that it overlaps."""
     began = time.monotonic()
     due = 0.0
     while due <= seconds + every / 2:

@@ -126,7 +126,7 @@ def with_life(
 
 
 def _stored_job(paths: list[str], job: str | None) -> tuple[Store, str] | None:
-    """Return the store that the paths name, and the job in it; None: they are spools."""
+    """Return the store and job that the paths name; None: they are spools."""
     stores = [path for path in paths if is_store(path) or is_job_folder(path)]
     if not stores:
         return None
@@ -141,7 +141,7 @@ def _stored_job(paths: list[str], job: str | None) -> tuple[Store, str] | None:
 
 @contextlib.contextmanager
 def _hint_of_spool(place: tuple[Store, str], job: str | None) -> Iterator[None]:
-    """Where the store lacks a job that was asked for, and the spool has it, raise an error that says so."""
+    """Raise a more helpful error if the spool has the job that the store lacks."""
     try:
         yield
     except TachoscopeError:
@@ -165,7 +165,7 @@ def _part_of(found: load.JobRecords, window: TimeWindow | None) -> load.JobRecor
 
 
 def _newest_with_work(store: Store) -> str:
-    """Return the job written last, but not one of which only a launcher told, if a later one of the newest few has more."""
+    """Return the job written last; one with a launcher only gives way to another of the newest few."""
     newest = newest_job(store)
     times = store.job_times()
     for job in sorted(times, key=times.__getitem__, reverse=True)[:_NEWEST]:
@@ -178,7 +178,7 @@ def _newest_with_work(store: Store) -> str:
 
 
 def _look_into_spool(store: Store, job: str) -> None:
-    """Raise an error that says how to judge a job that the store lacks while the spool has records of it, not shipped yet."""
+    """Raise an error that shows how to analyze a job whose records are still in the spool."""
     root = spool.default_root()
     try:
         if all_segments(store, job):

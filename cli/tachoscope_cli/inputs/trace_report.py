@@ -107,6 +107,6 @@ def _read(paths: list[str], executor: str, wanted: SummaryOptions, console: Cons
 
 
 def _name(paths: list[str]) -> str:
-    """Return what to call the job: the file without its endings, or the folder."""
+    """Return a name for the job: the file without its suffixes, or the folder."""
     first = Path(paths[0].rstrip("/"))
     return stem(first) or str(first)

@@ -54,7 +54,7 @@ def _is_trace(path: str) -> bool:
 
 
 def _is_pattern_of_traces(path: str, error: OSError) -> bool:
-    """Judge what is not there by its first match, which is a path by itself."""
+    """Judge a pattern by its first match, which is a path of its own."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise TachoscopeError(f"could not read {path}: {error.strerror}") from None
     matches = [match for match in glob.iglob(path, recursive=True) if match != path]
@@ -70,7 +70,7 @@ def _is_pattern_of_traces(path: str, error: OSError) -> bool:
 
 
 def _is_folder_of_traces(path: str) -> bool:
-    """Say what a directory holds: traces, else records; logs beside traces often end as records do."""
+    """Return whether a directory has traces, else records; logs beside traces often have the suffix of records."""
 
     def refuse(error: OSError) -> None:
         raise TachoscopeError(f"could not read {error.filename}: {error.strerror}")

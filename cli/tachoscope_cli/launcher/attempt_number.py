@@ -47,7 +47,7 @@ def number(store: Store, job: str, *, host: str, joins: bool, now: float) -> int
 
 
 def _launchers(store: Store, segments: Sequence[StoredSegment]) -> list[tuple[records.JobStarted, str]]:
-    """Return what launchers of the newest attempts said at their begin, and who they are."""
+    """Return the start records of the newest attempts' launchers, with their writers."""
     firsts = sorted((segment for segment in segments if segment.offset == 0), key=lambda segment: -segment.attempt)
     found: list[tuple[records.JobStarted, str]] = []
     for segment in firsts[:_MOST_READ]:

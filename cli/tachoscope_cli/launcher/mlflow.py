@@ -37,7 +37,7 @@ def log(runs: Mapping[str, str], results: Results) -> str:
 
 
 def _usable(recorded: str, own: str) -> str:
-    """Return the tracking URI with its credentials: these are not recorded, so they must be in this process's own environment."""
+    """Return the tracking URI with credentials from this process's environment, since they are not recorded."""
     if HIDDEN not in recorded:
         return recorded
     if redact(own) == recorded:

@@ -105,7 +105,7 @@ def _is_of_several_nodes(command: Sequence[str], environ: Mapping[str, str]) -> 
 
 
 def _joins(command: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Return whether the run may be that of one node of several, also where an operator of Kubernetes says so."""
+    """Return whether the run may be one node of several, also by an operator of Kubernetes."""
     nodes = environ.get("PET_NNODES", "1").split(":")[-1]
     by_operator = bool(environ.get("JOB_COMPLETION_INDEX")) or (nodes.isdigit() and int(nodes) > 1)
     return by_operator or _is_of_several_nodes(command, environ)
@@ -220,7 +220,7 @@ def _started(
 
 
 class _BackgroundWork:
-    """Work that is done while the command runs, and never keeps it from starting or this process from ending."""
+    """Work done while the command runs, which never delays its start or this process's end."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._thread = threading.Thread(target=self._run, args=(work,), name="tachoscope-left-behind", daemon=True)
@@ -232,12 +232,12 @@ class _BackgroundWork:
             work()
 
     def wait(self) -> None:
-        """Wait for the work for a moment; what is not done is done by the next run."""
+        """Wait briefly; unfinished work is done by the next run."""
         self._thread.join(LEFT_BEHIND_SECONDS)
 
 
 def _services(run_directory: Path) -> list[str]:
-    """Return the names of the services whose processes began to record in the spool: a writer's first record says so."""
+    """Return the services whose processes record in the spool, by the first record of each writer."""
     found = set()
     for path in spool.segments(run_directory):
         with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
@@ -262,7 +262,7 @@ def _attempt(store: Store, job: str, *, joins: bool) -> int:
 
 
 def _after_those_alive(attempt: int, root: Path, job: str, *, joins: bool) -> int:
-    """Say so if other attempts of the job are alive, and return the number after theirs, which the store may not know yet."""
+    """Warn if other attempts of the job are alive, and return the number after theirs, which the store may not have yet."""
     now = time.time()
     found = beside.others(beside.alive(root, job, os.environ), os.environ, host=socket.gethostname(), joins=joins, now=now)
     if found:
@@ -278,7 +278,7 @@ def _restarted(store: Store, job: str) -> bool:
 
 
 def _stored_any(store: Store, job: str, attempt: int, launcher: str) -> bool:
-    """Return whether the store has records of this attempt, or of its restarts, beside the launcher's."""
+    """Return whether the store has records of this attempt or its restarts besides the launcher's."""
     try:
         return any(segment.attempt >= attempt and segment.writer != launcher for segment in all_segments(store, job))
     except TachoscopeError:
@@ -298,7 +298,7 @@ def _environment(run_directory: Path, job: str, attempt: int, *, is_default: boo
 
 @contextlib.contextmanager
 def _made(run_directory: Path, *, ships: bool) -> Iterator[None]:
-    """Make the run's spool directory and, if this process is to ship it, hold its lock, so that nobody else does."""
+    """Create the run's spool directory and, if this process ships it, hold its lock."""
     lock: int | None = None
     try:
         spool.make_directory(run_directory)
@@ -317,7 +317,7 @@ def _made(run_directory: Path, *, ships: bool) -> Iterator[None]:
 
 
 def _wait_for_agent(run_directory: Path, store: Store) -> None:
-    """Wait until the agent has shipped everything, so that the records are in the store; if it died meanwhile, ship them."""
+    """Wait until the agent has shipped everything; if it died, ship the rest."""
     began, told = time.monotonic(), False
     while run_directory.exists():
         agent = spool.live_agent(run_directory.parent)

@@ -102,7 +102,7 @@ def _signals() -> Iterator[Callable[[float], _SignalReceived | None]]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End a command and all that it started, which may have sessions of their own."""
+    """End a command with all its descendants, also in other sessions."""
     family = []  # held by descriptors: a number may be another process's by the time it is used
     for pid in _descendants(process.pid):
         with contextlib.suppress(OSError):

@@ -92,7 +92,7 @@ class Supervision:
             sys.stderr.write(f"tachoscope: {event.text}\n")
 
     def _note(self, kind: type[records.Record], **fields: Any) -> None:
-        """Write a record, and keep what of it bears on how the job is told of at its end."""
+        """Write a record, and keep what the final summary needs."""
         self._facts.add_record(self._records.write(kind, **fields))
 
     def lines(self) -> list[str]:
