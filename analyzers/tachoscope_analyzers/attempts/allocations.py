@@ -110,7 +110,7 @@ def job_allocations(
 
 
 def _launches(job: JobRecords, clock: Clock) -> list[Launch]:
-    """Return the launches, in order. A launcher that was killed is known until its last record."""
+    """Return the launches in order. A killed launcher is known until its last record."""
     ends = {row.writer: row for row in job.ends if row.rank == records.LAUNCHER_RANK}
     last: dict[str, float] = {}
     for wrote in (*job.failures, *job.hangs, *job.restarts, *job.notices):
@@ -234,7 +234,7 @@ def _beside(launch: Launch, ran: Sequence[tuple[float, float]]) -> bool:
 
 
 def _of_launch(launch: Launch, strands: Sequence[list[RankProcess]]) -> list[HeldTime]:
-    """Return the grants of a launch: of attempts that ran at once, as where an agent watches both, each has its own time."""
+    """Return the grants of a launch; attempts that ran at the same time have separate ones."""
     first = min(process.start for strand in strands for process in strand)
     last = max(process.end for strand in strands for process in strand)
     grants = []
@@ -253,7 +253,7 @@ def _of_records(left: Sequence[RankProcess], clock: Clock) -> list[HeldTime]:
 
 
 def _close_together(strand: Sequence[RankProcess]) -> list[list[RankProcess]]:
-    """Return processes in groups between which nobody can have held the nodes."""
+    """Return processes in groups between which the nodes cannot have been held."""
     groups: list[list[RankProcess]] = []
     until = 0.0
     for process in sorted(strand, key=lambda one: one.start):
@@ -265,7 +265,7 @@ def _close_together(strand: Sequence[RankProcess]) -> list[list[RankProcess]]:
 
 
 def _lanes(members: Sequence[RankProcess]) -> list[list[RankProcess]]:
-    """Put processes one after another on as few units as they need, a rank on the unit that it had before if that is free."""
+    """Assign consecutive processes to as few units as possible, a rank to its previous unit if that is free."""
     lanes: list[list[RankProcess]] = []
     for process in sorted(members, key=lambda one: (one.start, one.rank)):
         first = overlaps.first_sign(process)
@@ -289,7 +289,7 @@ def _follows(process: RankProcess, first: float, before: RankProcess) -> bool:
 
 
 def _covering(grant: HeldTime) -> HeldTime:
-    """Return the grant with all of its processes in it: a scheduler tells whole seconds, a killed launcher not its end."""
+    """Extend a grant to all of its processes: schedulers give whole seconds, killed launchers no end."""
     members = [process for lane in grant.lanes for process in lane]
     return replace(
         grant,
@@ -299,7 +299,7 @@ def _covering(grant: HeldTime) -> HeldTime:
 
 
 def _missing(grants: Sequence[HeldTime], runs: Sequence[Run]) -> list[HeldTime]:
-    """Return grants for ranks that left no record, over the time of those that share an attempt with others that did."""
+    """Return grants for ranks without records, for the time of those that share an attempt with others."""
     found = []
     pool = [(grant, {(p.attempt, p.generation) for lane in grant.lanes for p in lane}) for grant in grants if grant.lanes]
     while pool:

@@ -101,7 +101,7 @@ class _Filling:
     together: bool
 
     def fill(self, which: npt.NDArray[np.bool_], ranks: list[int]) -> None:
-        """Attribute the chosen steps of the chosen processes, all of which have them; their waiting is `communication`."""
+        """Attribute steps of processes that all have them; their waiting is `communication`."""
         steps = np.flatnonzero(which)
         if not len(steps):
             return

@@ -129,7 +129,7 @@ def _somebody_gone(run: Run) -> bool:
 
 
 def _said(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -> list[records.WorkerHung]:
-    """Return what watchers said of a hang that began with the attempt's last finished step."""
+    """Return the watchers' hang records that began with the attempt's last finished step."""
     ends = [process.last_step_end for process in run.processes if process.last_step_end is not None]
     if not ends:
         return []
@@ -182,7 +182,7 @@ def at_work(process: RankProcess, start: float, end: float) -> str:
 
 
 def _first_gone(gone: Sequence[RankProcess]) -> tuple[RankProcess, float]:
-    """Return whose end was the first and when; of ends seen at nearly the same time that of one that could not say a word."""
+    """Return the first end and its time; of nearly simultaneous ends that of a process without a last record."""
     first = min(process.end for process in gone)
     near = [process for process in gone if process.end <= first + _SEEN_TOGETHER_SECONDS]
     # One watcher's times of seeing them gone keep their order; when they were last seen alive says nothing of it.
@@ -211,7 +211,7 @@ def _running(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold, now
 
 
 def _notice(run: Run, job: JobRecords, clock: Clock) -> records.PreemptionNotice | None:
-    """Return the notice that an attempt ended after, if one came soon enough before its end."""
+    """Return the notice that an attempt ended after, if it came soon enough before its end."""
     for row in job.notices:
         until = clock.unix_seconds(row) + threshold("notice_seconds")
         if row.deadline:

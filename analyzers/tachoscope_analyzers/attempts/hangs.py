@@ -100,7 +100,7 @@ def subtract_hangs(
 
 
 def _heard(block: Block, steps: Sequence[int], processes: Sequence[RankProcess]) -> list[HeardProcess]:
-    """Return what each process's heartbeats say of some steps of a block, from when the first rank began one to its last end."""
+    """Return each process's heartbeats of some steps, from the first begin to the last end."""
     if not steps:
         return []
     life, clock = processes[0].life, processes[0].clock
@@ -149,7 +149,7 @@ def _in_step(
 
 
 def _least_waiting(block: Block, step: int, present: list[int]) -> int | None:
-    """Return the rank that the others waited for, if it waited for less than half as long as any of them."""
+    """Return the rank that the others waited for, if it waited less than half as long as any of them."""
     order = sorted(present, key=lambda column: block.waiting[step, column])
     if len(order) == 1:
         return order[0]

@@ -263,7 +263,7 @@ def _by_clock(steps: StepTable) -> StepTable:
 
 
 def _gone(failed: records.WorkerFailed) -> float:
-    """Return the likeliest Unix time at which a process ended: midway between the looks that saw it alive and gone."""
+    """Return the likely Unix time of a process's end: midway between the looks that saw it alive and gone."""
     seen = failed.seen_time or failed.gone_time
     return (min(seen, failed.gone_time) + failed.gone_time) / 2
 

@@ -161,7 +161,7 @@ def saves_of(done: Sequence[Run]) -> list[tuple[records.CheckpointSaved, int]]:
 def _step_of(
     restored: records.CheckpointRestored, saves: Sequence[tuple[records.CheckpointSaved, int]], clock: Clock
 ) -> tuple[int | None, str]:
-    """Return the step of the job that a restore goes on from, and why it was tied so if not by the reference; None: of none."""
+    """Return the job's step that a restore continues from, and how it was identified if not by the reference; None: unknown."""
     began = clock.unix_seconds(restored) - restored.blocking_seconds + _CLOCKS_AGREE_SECONDS
     before = [(clock.unix_seconds(row), step, row.reference) for row, step in saves if clock.unix_seconds(row) <= began]
     same = [one for one in before if one[2] == restored.reference and restored.reference]

@@ -52,7 +52,7 @@ def find_takers(job: JobRecords, steps: Steps, ranks: Ranks) -> CoreVerdict:
 
 
 def _by_configuration(steps: Steps) -> CoreVerdict:
-    """Return what is known of old records, which do not tell who ran: how many threads there were for how many cores."""
+    """Return the verdict for old records without measured CPU use: threads against cores."""
     hosts = [start.host for start in steps.starts]
     fullest = max(set(hosts), key=lambda host: (hosts.count(host), host), default="")
     starts = [start for start in steps.starts if start.host == fullest]
@@ -61,7 +61,7 @@ def _by_configuration(steps: Steps) -> CoreVerdict:
 
 
 def _too_many(ranks: int, threads: int, cores: int, evidence: list[Evidence]) -> CoreVerdict:
-    """Return whether ranks with so many compute threads each are too many for the cores."""
+    """Return whether the ranks' compute threads exceed the cores."""
     wanted = threads * ranks
     if not wanted or not cores:
         return CoreVerdict("", condition=True, evidence=evidence)

@@ -96,7 +96,7 @@ def _won_by_balancing(predicted: Matrix, typical: Matrix) -> Matrix:
 
 
 def _turns(seconds: Matrix, losses: Losses) -> list[Evidence]:
-    """Return how often the late rank is another one than in the step before, among the steps that lose much."""
+    """Return how often the late rank changes from step to step, among steps with a large loss."""
     much = seconds.sum(axis=1) >= 0.05 * losses.mean_step
     if much.sum() < 2:
         return []
@@ -112,7 +112,7 @@ def _turns(seconds: Matrix, losses: Losses) -> list[Evidence]:
 
 
 def _by_size(steps: Steps) -> _Follows | None:
-    """Hold each rank's computing against the size of its batches; None where sizes are not known or do not vary."""
+    """Compare each rank's computing with its batch sizes; None if they are unknown or constant."""
     sizes, computing = steps.consumed, steps.own["compute"] - steps.shared
     known = np.asarray(~np.isnan(sizes).any(axis=1))
     read = known & ~np.isnan(steps.backward).any(axis=1) if steps.device == "cpu" else known

@@ -78,5 +78,5 @@ def without_hangs(steps: Steps, hung: npt.NDArray[np.bool_]) -> tuple[Steps, Mat
 
 
 def _beyond(seconds: Matrix, hung: npt.NDArray[np.bool_]) -> Matrix:
-    """Return what these steps have beyond the usual one of each rank, shape (K, R)."""
+    """Return the excess of these steps over each rank's usual step, shape (K, R)."""
     return np.where(hung[:, None], np.maximum(seconds - np.median(seconds, axis=0), 0.0), 0.0)

@@ -113,7 +113,7 @@ def _pauses(job: JobRecords, steps: Steps, losses: Losses, memory: Matrix) -> li
 
 
 def _standing_still(job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evidence]:
-    """Return whether the interpreter's lock was held by another thread, and the line at which the thread was seen."""
+    """Return evidence of a held interpreter lock, and the line at which the thread was seen."""
     writers = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if rank in ranks}
     beats = [beat for beat in job.heartbeats if beat.writer in writers]
     ticks = sum(beat.signals.get("ticks", 0.0) for beat in beats)
@@ -137,7 +137,7 @@ def model_share(lines: Mapping[str, int]) -> float:
 
 
 def _unexplained(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate]:
-    """What happened outside of all phases. A rank that is late because it computed there is a straggler, not unexplained."""
+    """Return time outside of all phases. A rank that is late by computing is a straggler instead."""
     late = losses.excess["other"] * ~busy_other(steps).astype(bool)
     found = []
     shared: tuple[Matrix, Ranks] = (losses.common["other"], "all")

@@ -63,7 +63,7 @@ def classify(job: JobRecords, steps: Steps, late: Matrix) -> MemoryVerdict:
 
 
 def _stood_still(steps: Steps, rank: int, beats: list[Heartbeat]) -> Matrix:
-    """Return the seconds of each step in which this rank stood still for memory, shape (K,)."""
+    """Return the seconds of each step that this rank was blocked on memory, shape (K,)."""
     share, suffered = np.zeros(len(steps.numbers)), np.zeros(len(steps.numbers), dtype=bool)
     for beat in beats:
         faults = beat.signals.get("major_faults", 0.0)

@@ -111,7 +111,7 @@ def classify(loader: Loader) -> tuple[str, float, tuple[str, float]]:
 
 
 def _certainty(margin: float) -> float:
-    """Return 0.5 on the threshold and 1 where the signal is as far from it as it can be (thresholds lie at one half)."""
+    """Return 0.5 on the threshold and 1 at the signal's maximum (thresholds are one half)."""
     return min(1.0, 0.5 + 2 * margin)
 
 

@@ -55,7 +55,7 @@ def _typical(values: Matrix) -> Matrix:
 
 
 def _spans(is_late: Flags, seconds: Matrix, step: Matrix) -> list[tuple[int, int]]:
-    """Return the stretches, from a step up to but without another, of one rank; all arrays have shape (K,)."""
+    """Return the half-open stretches of steps in which one rank is late; all arrays have shape (K,)."""
     width = max(int(threshold("late_window_steps")), len(step) // _WINDOWS)
     often = _sums(is_late.astype(float), width) >= threshold("straggler_steps") * width
     costly = _sums(seconds, width) >= threshold("warning_share") * _sums(step, width)
@@ -76,7 +76,7 @@ def _spans(is_late: Flags, seconds: Matrix, step: Matrix) -> list[tuple[int, int
 
 
 def _sums(values: Matrix, width: int) -> Matrix:
-    """Return the sum of each window, by its first step, shape (K - width + 1,)."""
+    """Return the sum of each window, by first step, shape (K - width + 1,)."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     return np.asarray(sums[width:] - sums[:-width])
 

@@ -58,7 +58,7 @@ def believable(candidates: Iterable[Candidate], steps: Steps) -> list[Candidate]
 
 
 def _without_loader(candidate: Candidate) -> Candidate:
-    """Return the candidate; that of waiting for input, whatever its cause is called, without loaders of torch."""
+    """Return the candidate without advice on torch's loaders, which this job does not use."""
     rows = [row for row in candidate.evidence if row.signal != LOADER_WORKERS]
     of_input = len(rows) < len(candidate.evidence) or candidate.slug in _INPUT
     return replace(candidate, evidence=rows, action=_ACTION) if of_input else candidate

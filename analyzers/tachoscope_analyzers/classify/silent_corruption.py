@@ -70,7 +70,7 @@ def classify(job: JobRecords, steps: Steps) -> CorruptionVerdict:
 
 
 def _fault(step: int, events: dict[int, IntegrityEvent], equal_once: set[tuple[int, ...]], ranks: int) -> _Fault | None:
-    """Return what is wrong after a step, None if nothing is; notes which replicas were seen equal."""
+    """Return the fault after a step, if any; records which replicas were seen equal."""
     bad = sorted(rank for rank, event in events.items() if event.not_finite)
     # The exchange of gradients comes after the loss: whose loss fails first, brought it in.
     began = [rank for rank in bad if "loss" in events[rank].not_finite]

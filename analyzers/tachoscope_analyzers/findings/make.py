@@ -89,7 +89,7 @@ def resampled_shares(seconds: Matrix, step: Matrix) -> npt.NDArray[np.float64]:
 
 
 def _period(seconds: Matrix) -> int | None:
-    """Return every how many steps a loss comes; None where it is steady, rare or comes at random."""
+    """Return the period of a loss in steps; None if it is steady, rare or random."""
     when = spikes.rhythm(seconds, np.arange(len(seconds)))
     return round(when.period) if when.kind == "periodic" else None
 
@@ -138,7 +138,7 @@ def findings(candidates: Sequence[Candidate], series: Series, calibration: Calib
 def _finding(
     candidate: Candidate, lost: float, judged: Sequence[tuple[Candidate, float]], series: Series, calibration: Calibration
 ) -> Finding | None:
-    """Return what is reported of a loss; None where it is too small."""
+    """Return the finding of a loss; None if it is too small."""
     mean = series.mean
     if candidate.level is None and lost / mean < threshold("warning_share"):
         return None
@@ -179,7 +179,7 @@ def _finding(
 
 
 def _size(share: float, low: float, series: Series, level: Severity | None) -> list[Evidence]:
-    """Return how large a loss is, and which severity its interval keeps from it."""
+    """Return the size of a loss, and the severity that its interval rules out."""
     window = series.window or f"steps {series.first} to {series.last}"
     rows = [
         Evidence(
@@ -209,7 +209,7 @@ def _size(share: float, low: float, series: Series, level: Severity | None) -> l
 
 
 def _runner_up(candidate: Candidate, lost: float, judged: Sequence[tuple[Candidate, float]], mean: float) -> RunnerUp | None:
-    """Return the look-alike if there is one, else the next smaller loss of another class."""
+    """Return the look-alike, else the next smaller loss of another class."""
     if candidate.alternative is not None:
         slug, margin = candidate.alternative
         return RunnerUp(class_=slug, margin=round(margin, 3))

@@ -74,7 +74,7 @@ def _workers(case: LossCase) -> Advised:
 
 
 def _checkpoint(case: LossCase) -> Advised:
-    """Return advice on the interval; none where only one save was seen, or none of the steps lies between two."""
+    """Return advice on the checkpoint interval; none with only one save, or none of the steps between two."""
     lost = case.candidate.seconds
     saving = np.flatnonzero(lost > 0.1 * lost.max())
     if len(saving) < 2:
@@ -111,7 +111,7 @@ def _exchange(case: LossCase) -> Advised:
 
 
 def _own_backward(case: LossCase) -> float | None:
-    """Return the seconds of a rank's own backward on CPU, where its clock was read; on accelerators it is not told apart."""
+    """Return a rank's own backward seconds on CPU, if its clock was read; None on accelerators."""
     if case.steps.device != "cpu":
         return None
     read = _column(case, "backward_cpu_seconds")

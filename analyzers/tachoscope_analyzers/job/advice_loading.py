@@ -75,7 +75,7 @@ def input_of(
 
 
 def _bursts(count: int, ratio: float, wait: float, found: Input, loader: Loader) -> Advised:
-    """Return what to do about few long waits: where there are as many as the loader had iterators, they begin its epochs."""
+    """Return advice on few long waits: as many as the loader had iterators mark the starts of epochs."""
     settings = loader.settings
     begin = settings is not None and not settings.persistent_workers and 2 * settings.iterators > count
     expected = max(found.rest, found.step - ratio * wait)
@@ -102,7 +102,7 @@ def _idle(steps: Steps, ranks: Sequence[int], found: Input, loader: Loader) -> i
 
 
 def _ranks_on_a_host(steps: Steps) -> int:
-    """Return the ranks of the host that has most of them."""
+    """Return the number of ranks on the host with most of them."""
     return max(Counter(start.host for start in steps.starts).values(), default=1)
 
 
@@ -128,7 +128,7 @@ def _room(job: JobRecords, steps: Steps, loader: Loader, cores: Cores | None, co
 
 
 def _computing(steps: Steps, loader: Loader, cores: Cores | None, costs: Input) -> float:
-    """Return the cores that a rank's computing keeps busy in the rest of the step: one at least, at most one a compute thread."""
+    """Return the cores that a rank's computing uses in the rest of the step: at least one, at most one per thread."""
     threads = max((start.cpu_threads for start in steps.starts), default=1) if steps.device == "cpu" else 1
     if cores is None or costs.rest <= 0 or loader.busy is None:
         return float(max(threads, 1))
@@ -137,13 +137,13 @@ def _computing(steps: Steps, loader: Loader, cores: Cores | None, costs: Input) 
 
 
 def _batches(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
-    """Return the batches of a step: as many as backward was called in it."""
+    """Return the batches of a step, by its backward calls."""
     calls = rows_of(job, steps, ranks).column("backward_calls")
     return max(float(calls.mean()), 1.0) if len(calls) else 1.0
 
 
 def _in_bursts(waiting_ratio: float, loader: Loader) -> bool:
-    """Return whether too few steps wait for a want of workers: w of them bring w batches at a time, so that one step in w waits."""
+    """Return whether too few steps wait for a lack of workers: w workers deliver w batches at a time, so that one step in w waits."""
     return waiting_ratio < 0.5 / loader.workers
 
 
@@ -170,7 +170,7 @@ def making(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
 
 
 def _bytes(job: JobRecords, steps: Steps, ranks: Sequence[int], step_seconds: float) -> float:
-    """Return what a rank reads in a step, its system calls counted, in bytes; of the rank that reads most."""
+    """Return the bytes that the rank with most reads per step, by its system calls."""
     found = []
     for rank, beats in beats_by_rank(job, steps).items():
         window = sum(beat.window_seconds for beat in beats)

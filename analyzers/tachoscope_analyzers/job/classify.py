@@ -92,21 +92,21 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
 
 
 def _with_advice(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, unmeasured: set[str]) -> list[Candidate]:
-    """Return the candidates with what fixing them brings and how, none with a look-alike of which nothing is known."""
+    """Return the candidates with speed-up and advice, without unmeasured look-alikes."""
     found = [_without_unmeasured_alternative(one, unmeasured) for one in found]
     found = unmeasured_waiting.believable(found, steps, split)
     return outside_torch.believable(advised([_with_speedup(one, steps, split) for one in found], job, steps, split), steps)
 
 
 def _without_unmeasured_alternative(candidate: Candidate, unmeasured: set[str]) -> Candidate:
-    """Return the candidate without a look-alike of which nothing is known: it cannot be said to be behind."""
+    """Return the candidate without a look-alike that was not measured."""
     if candidate.alternative is not None and candidate.alternative[0] in unmeasured:
         return replace(candidate, alternative=None)
     return candidate
 
 
 def _with_speedup(candidate: Candidate, steps: Steps, split: Losses) -> Candidate:
-    """Return the candidate with what fixing its ranks alone would bring: then the next latest rank sets the step."""
+    """Return the candidate with the speed-up of fixing its ranks alone: then the next latest rank sets the step."""
     causes = _OF_RANKS.get(candidate.slug)
     if causes is None or candidate.ranks == "all" or candidate.speedup is not None:
         return candidate

@@ -93,7 +93,7 @@ def _binned(seconds: Matrix, begins: npt.NDArray[np.int64]) -> Matrix:
 
 
 def _gaps(steps: Steps) -> Matrix:
-    """Return the seconds before each step that no record covers, shape (K, R); those of steps under a profiler are none."""
+    """Return the uncovered seconds before each step, shape (K, R); none for steps under a profiler."""
     gaps = np.zeros_like(steps.wall)
     gaps[1:] = np.maximum(steps.ends[1:] - steps.wall[1:] - steps.ends[:-1], 0.0)
     gaps[profiled_steps.steps_after(steps.numbers, steps.profiled)] = 0.0

@@ -64,7 +64,7 @@ def estimate(seconds: Matrix) -> Estimate:
 
 
 def _work(job: JobRecords, steps: Steps) -> tuple[float, float]:
-    """Return samples and tokens of a step over all ranks; 0 where a step does not say."""
+    """Return samples and tokens of a step over all ranks; 0 if not reported."""
     rows = job.steps.in_attempt(steps.attempt).of_writers(steps.writers)
 
     def a_step(amounts: Array) -> float:
@@ -115,7 +115,7 @@ def _usual(seconds: Matrix, begin: int, end: int) -> np.ndarray:
 
 
 def _grown(sides: _ChangeSides, states: dict[str, Matrix], shift: float) -> list[StateShift]:
-    """Return the fewest states that explain `culprit_coverage` of the change, the largest part first."""
+    """Return the fewest states that explain `culprit_coverage` of the change, the largest first."""
     means = {state: sides.means(seconds) for state, seconds in states.items()}
     parts = sorted(((after - before) / shift, state) for state, (before, after) in means.items())[::-1]
     found, explained = [], 0.0
@@ -129,7 +129,7 @@ def _grown(sides: _ChangeSides, states: dict[str, Matrix], shift: float) -> list
 
 
 def _whose(steps: Steps, losses: Losses, sides: _ChangeSides, shift: float) -> list[int] | Literal["all"]:
-    """Return the ranks by whose excess over the others the step changed, if that is most of the change."""
+    """Return the ranks whose excess explains most of the change, else `all`."""
     grown = sum((sides.growth(excess) for excess in losses.excess.values()), np.zeros(len(steps.ranks))) * np.sign(shift)
     if grown.sum() < abs(shift) / 2:
         return "all"

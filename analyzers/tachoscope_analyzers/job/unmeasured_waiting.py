@@ -51,7 +51,7 @@ def believable(candidates: Sequence[Candidate], steps: Steps, split: Losses) -> 
 
 
 def _rest(steps: Steps, split: Losses) -> list[Candidate]:
-    """Return what is left of the step, whose cause is unknown."""
+    """Return the rest of the step, whose cause is unknown."""
     rest = np.maximum(split.step - sum(split.common.values(), np.zeros_like(split.step)), 0.0)
     if not rest.any():
         return []

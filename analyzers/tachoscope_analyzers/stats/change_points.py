@@ -62,7 +62,7 @@ def spread(values: Matrix) -> float:
 
 
 def _candidates(values: Matrix, shortest: int) -> list[int]:
-    """Return where the CUSUM of an interval says that the level changes, shortest intervals first, one change in each."""
+    """Return change points by CUSUM, one per interval, shortest intervals first."""
     # The supremum of a Brownian bridge exceeds x with a probability of 2 exp(-2 x²) (Kolmogorov).
     limit = (np.log(2 / threshold("change_false_alarm")) / 2) ** 0.5
     found = []
@@ -111,7 +111,7 @@ class _ChangeCandidate:
 
 
 def _confirmed(values: Matrix, places: Sequence[int], shortest: int) -> list[int]:
-    """Return the changes: the smallest of those that do not hold is taken out, and its neighbours are looked at again."""
+    """Return the confirmed changes: the smallest failing one is removed, and its neighbours are tested again."""
     kept = [0, *places, len(values)]
     while len(kept) > 2:
         jumps = [_jump(values, *three, shortest) for three in zip(kept, kept[1:], kept[2:], strict=False)]
@@ -152,7 +152,7 @@ def _clipped(values: Matrix) -> Matrix:
 
 
 def _is_sudden(before: Matrix, after: Matrix) -> bool:
-    """Return whether two levels describe the values better than a slope."""
+    """Return whether two levels fit better than a slope."""
     both = np.concatenate([before, after])
     clipped = np.median(both) + _clipped(both)
     at = np.arange(len(both)) - (len(both) - 1) / 2
@@ -162,7 +162,7 @@ def _is_sudden(before: Matrix, after: Matrix) -> bool:
 
 
 def _located(seconds: Matrix, places: list[int], reach: int) -> list[int]:
-    """Return each place to the step: where two levels have the least absolute error."""
+    """Return each change at the step with the least absolute error of two levels."""
     found: list[int] = []
     for index, place in enumerate(places):
         low = max(found[-1] if found else 0, place - reach)

@@ -159,14 +159,14 @@ def _above(values: Matrix, base: Matrix) -> bool:
 
 
 def _odds(values: Matrix, base: Matrix) -> float:
-    """Return how often one of `values` is above one of `base`, ties as half: the effect size of Mann and Whitney's test."""
+    """Return the probability that one of `values` exceeds one of `base`, ties as half (Mann-Whitney effect size)."""
     ordered = np.sort(base)
     below = np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")
     return float(below.mean() / (2 * len(base)))
 
 
 def _alone(steps: Steps, transfer: Matrix, found: Baseline) -> bool:
-    """Whether only the transfer grew, and not as much again waiting for a core, which the threads that move data need too."""
+    """Return whether only the transfer grew, and not equally the wait for a core, which transfer threads need too."""
     well = ~found.slow
     if not well.any():
         return True  # the baseline is another attempt's
@@ -178,7 +178,7 @@ def _alone(steps: Steps, transfer: Matrix, found: Baseline) -> bool:
 
 
 def _earlier(job: JobRecords, steps: Steps, transfer: Matrix) -> Baseline | None:
-    """Return the transfer against the best earlier attempt that moved as much between as many ranks; None: there is none."""
+    """Return the best earlier attempt with the same bytes and ranks as a baseline; None: there is none."""
     moved = bus_bytes(job, steps)
     if moved is None or not steps.transfer_measured:
         return None
@@ -206,7 +206,7 @@ def _earlier(job: JobRecords, steps: Steps, transfer: Matrix) -> Baseline | None
 
 
 def _spell(steps: Steps, slow: Mask) -> str:
-    """Say in which steps it was slow."""
+    """Return the slow steps in words."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], slow.astype(np.int8), [0]])))
     spells = [f"{steps.numbers[first]} to {steps.numbers[last - 1]}" for first, last in zip(edges[::2], edges[1::2], strict=True)]
     return "steps " + ", ".join(spells)

@@ -52,7 +52,7 @@ def exposed(job: JobRecords, steps: Steps) -> list[Exposed]:
 
 
 def _dimensions(job: JobRecords, steps: Steps) -> dict[str, str]:
-    """Return dimensions by the name of a group; of dimensions whose groups are the same ranks, the first."""
+    """Return dimensions by group name; of dimensions with the same groups the first."""
     found: dict[str, str] = {}
     for start in job.starts:
         if start.writer in steps.writers:

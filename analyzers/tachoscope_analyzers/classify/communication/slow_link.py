@@ -166,7 +166,7 @@ def _pairs(job: JobRecords, steps: Steps, alike: list[LinkTraffic]) -> list[Link
 
 
 def _outliers(cells: list[LinkTraffic]) -> list[LinkTraffic]:
-    """Return the flows of which a message takes a multiple of what it takes where it is fast; not more than all but a quarter."""
+    """Return slow flows, a multiple of the fast ones' time per message; at most three quarters of all."""
     delays = np.array([_comparable(flow) for flow in cells])
     fast = float(np.sort(delays)[(len(delays) - 1) // 4])
     high = [flow for flow, delay in zip(cells, delays, strict=True) if delay > 0 and delay >= threshold("slow_link_ratio") * fast]
@@ -175,7 +175,7 @@ def _outliers(cells: list[LinkTraffic]) -> list[LinkTraffic]:
 
 
 def _over(slow: list[LinkTraffic], *, alike: list[LinkTraffic]) -> float:
-    """Return the seconds per step by which slow flows exceed the others, of the rank that they cost the most; zero of none."""
+    """Return the excess seconds per step of slow flows, of the rank with the largest; zero without any."""
     usual = _usual([flow for flow in alike if flow not in slow])
     over: Counter[int] = Counter()
     for flow in slow:
@@ -185,12 +185,12 @@ def _over(slow: list[LinkTraffic], *, alike: list[LinkTraffic]) -> float:
 
 
 def _usual(cells: list[LinkTraffic]) -> float:
-    """Return the mean delay of these flows, in the unit of `_comparable`; not zero, so that it can be divided by."""
+    """Return the mean delay of these flows, in the unit of `_comparable`; never zero, to divide by."""
     return max(float(np.mean([_comparable(flow) for flow in cells])), 1e-15) if cells else 1e-15
 
 
 def _alike(found: list[LinkTraffic]) -> list[LinkTraffic]:
-    """Return the flows of the size class that moves most."""
+    """Return the flows of the size class that moves most bytes."""
     by_class: dict[str, float] = defaultdict(float)
     for flow in found:
         by_class[flow.size_class] += flow.messages * max(flow.message_bytes, 1.0)
@@ -201,7 +201,7 @@ def _alike(found: list[LinkTraffic]) -> list[LinkTraffic]:
 
 
 def _comparable(flow: LinkTraffic) -> float:
-    """Return the delay of a message, and of one that is large enough for its size to matter the delay of a byte."""
+    """Return the delay of a message, or per byte for large ones."""
     return flow.delay_seconds / flow.message_bytes if flow.message_bytes > 64 << 10 else flow.delay_seconds
 
 

@@ -78,7 +78,7 @@ def classify(job: JobRecords, steps: Steps, losses: Losses, late: list[Candidate
 
 
 def _without_name(late: Candidate, steps: Steps, unknown: Mapping[int, str]) -> Candidate:
-    """Return a late rank as unknown if its clocks are not known: whether it is slow or throttled cannot be determined."""
+    """Return a late rank as unknown if its clocks are unknown: it may be slow or throttled."""
     ranks = steps.ranks if late.ranks == "all" else late.ranks
     if late.slug != "compute_straggler" or unknown.keys().isdisjoint(ranks):
         return late
@@ -104,7 +104,7 @@ def lost_to_low_clocks(steps: Steps, slowed: Mapping[int, Throttled]) -> Matrix:
 
 
 def _of_others(seconds: Matrix, column: npt.NDArray[np.intp]) -> Matrix:
-    """Return what the other ranks than the one of `column` typically need, shape (K,); of one rank alone, nothing."""
+    """Return the typical seconds of the other ranks, shape (K,); zero with a single rank."""
     ranks = seconds.shape[1]
     if ranks <= 2:
         return np.asarray(seconds.sum(axis=1) - seconds[np.arange(len(seconds)), column])
@@ -159,7 +159,7 @@ def _shared_with(late: list[Candidate], lost: Matrix, losses: Losses) -> _Share:
 def _throttling(
     steps: Steps, losses: Losses, share: _Share, slowed: Mapping[int, Throttled], gpus: list[RankGpu]
 ) -> Candidate | None:
-    """Return throttling as a candidate. Power that caps all devices alike is what full load does: only much of it is a loss."""
+    """Return throttling as a candidate. A power cap on all devices is normal at full load, unless it costs much."""
     who = culprits(steps.own["compute"] * _by_rank(steps, slowed), steps.ranks).ranks
     if share.straggler is not None and share.straggler.ranks != "all" and set(share.straggler.ranks) <= slowed.keys():
         who = share.straggler.ranks
@@ -220,7 +220,7 @@ def _evidence(ranks: list[int], slowed: Mapping[int, Throttled], gpus: list[Rank
 
 
 def _as_sure_as_sampled(candidate: Candidate, job: JobRecords, steps: Steps, gpus: list[RankGpu]) -> Candidate:
-    """Return the candidate with what its samples are worth: how many, of how many ranks, and whether others used the device."""
+    """Return the candidate with the reliability of its samples: their number, ranks, and other users of the device."""
     ranks = set(steps.ranks if candidate.ranks == "all" else candidate.ranks)
     mine = [gpu for gpu in gpus if gpu.rank in ranks]
     rows = [
@@ -251,7 +251,7 @@ def _as_sure_as_sampled(candidate: Candidate, job: JobRecords, steps: Steps, gpu
 
 
 def _missing(why: Mapping[int, str], steps: Steps) -> str:
-    """Return what is missing as one text: each signal once, with the ranks that lack it unless all do."""
+    """Return missing signals as text, each once, with its ranks unless all lack it."""
     ranks: dict[str, list[int]] = {}
     for rank, signal in sorted(why.items()):
         ranks.setdefault(signal, []).append(rank)

@@ -52,7 +52,7 @@ def thrashing(gpu: RankGpu, *, alone: bool) -> Waste | str:
 
 
 def _moving(gpu: RankGpu, full: Mask, memory: Evidence, *, alone: bool) -> Waste | None:
-    """Return the time in which the link is busy while memory is full, at its full rate: pages move more slowly, so it is more."""
+    """Return the time of transfers while memory is full, at the link's full rate: a lower bound, since paging is slower."""
     if gpu.samples.mig:
         return None  # the link is the whole GPU's
     received, sent = (_bytes_per_second(gpu, direction) for direction in ("receive", "transmit"))
@@ -85,7 +85,7 @@ _MOVING_ACTION = (
 
 
 def _idling(gpu: RankGpu, full: Mask, memory: Evidence) -> Waste | None:
-    """Return the kernels' time that is missing while memory is full, against the spans in which it is not."""
+    """Return the kernel time missing while memory is full, compared with other spans."""
     running = gpu.between(gpu.values(GPU_UTILIZATION))
     with_, without = (running[spans & ~np.isnan(running)] for spans in (full, ~full & gpu.known))
     least = threshold("gpu_minimum_samples")
@@ -100,7 +100,7 @@ def _idling(gpu: RankGpu, full: Mask, memory: Evidence) -> Waste | None:
 
 
 def _bytes_per_second(gpu: RankGpu, direction: str) -> Matrix:
-    """Return what crossed PCIe: counted by the driver, else the rate that it measured at each sample."""
+    """Return bytes a second over PCIe, from the driver's counter or its sampled rate."""
     counted = gpu.rate(gpu.values(GPU_PCIE_BYTES, direction))
     return counted if not np.isnan(counted).all() else gpu.between(gpu.values(GPU_LINK_RATE, "pcie", direction))
 

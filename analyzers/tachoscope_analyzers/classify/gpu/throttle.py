@@ -98,7 +98,7 @@ def _held(gpu: RankGpu) -> tuple[dict[str, Matrix], frozenset[str]]:
 
 
 def _flags(gpu: RankGpu, cause: str) -> list[Matrix]:
-    """Return the flags of a cause at each sample. A hardware slowdown that has a reason of its own is that cause."""
+    """Return the flags of a cause at each sample. A hardware slowdown with a more precise reason counts as that."""
     if cause != SLOWDOWN:
         return [gpu.values(GPU_THROTTLED, reason) for reason in _FLAGGED.get(cause, ())]
     explained = np.nan_to_num(np.fmax(gpu.values(GPU_THROTTLED, "hardware_thermal"), gpu.values(GPU_THROTTLED, "power_brake")))

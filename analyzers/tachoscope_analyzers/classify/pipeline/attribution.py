@@ -119,7 +119,7 @@ def _placed(pipelines: list[tuple[int, ...]], steps: Steps, micro_batches: int, 
 
 
 def _chains(job: JobRecords, steps: Steps) -> list[tuple[int, ...]]:
-    """Return the chains of ranks of which each sends to the next and back, if all ranks are in such chains; else nothing."""
+    """Return the chains of ranks that exchange with their neighbours, if they cover all ranks."""
     peers: dict[int, set[int]] = defaultdict(set)
     for row in job.collectives:
         if row.peer >= 0 and row.writer in steps.writers:
@@ -185,12 +185,12 @@ def attribute(steps: Steps, pipeline: Pipeline, moving: Mapping[int, float]) -> 
 
 
 def _lasts(work: Matrix, micro_batches: int) -> Matrix:
-    """Return how long the stages' work, shape (K, p), takes as a pipeline, shape (K,)."""
+    """Return the duration of the stages' work, shape (K, p), as a pipeline, shape (K,)."""
     return np.asarray((work.sum(axis=1) + (micro_batches - 1) * work.max(axis=1)) / micro_batches)
 
 
 def _places(own: Matrix, pipeline: Pipeline) -> tuple[Indices, Indices]:
-    """Return, for each step and stage, the column of the typical rank (the lower median) and of the latest, shape (K, p)."""
+    """Return the columns of the typical (lower median) and the latest rank of each step and stage, shape (K, p)."""
     typical, latest = [], []
     for stage in range(pipeline.stages):
         columns = pipeline.columns(stage)
@@ -219,7 +219,7 @@ def _common(steps: Steps, optimizer: Matrix, typical: Indices, heaviest: Indices
 
 
 def _excess(steps: Steps, own: Matrix, typical: Indices, latest: Indices, straggling: Matrix) -> dict[str, Matrix]:
-    """Spread what is lost to late ranks over the causes of the one that is latest within its stage."""
+    """Attribute the loss to late ranks to the causes of the latest rank within its stage."""
     rows = np.arange(len(straggling))
     stage = (_at(own, latest) - _at(own, typical)).argmax(axis=1)
     late, usual = latest[rows, stage], typical[rows, stage]

@@ -50,7 +50,7 @@ def _against_ideal(signal: str, value: float, ideal: float) -> Evidence:
 
 
 def _action(pipeline: Pipeline) -> str:
-    """Return the number of micro-batches from which on the bubble is below the warning threshold."""
+    """Return the number of micro-batches that reduces the bubble below the warning threshold."""
     enough = int(np.ceil((pipeline.stages - 1) * (1 / threshold("warning_share") - 1)))
     if pipeline.micro_batches >= enough:
         return ""
@@ -62,7 +62,7 @@ def _action(pipeline: Pipeline) -> str:
 
 
 def _imbalance(steps: Steps, losses: StagedLosses, shape: list[Evidence]) -> list[Candidate]:
-    """A stage that is the slowest in most steps has more work; where that changes from step to step, it is no matter of layers."""
+    """Return imbalance: a stage that is slowest in most steps has more work; a varying one is not a matter of layers."""
     if not losses.imbalance.any():
         return []
     columns = losses.pipeline.columns(losses.slowest)

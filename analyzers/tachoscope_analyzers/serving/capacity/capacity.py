@@ -193,7 +193,7 @@ def point(engine: Engine, requests: Workload, rate: float, objectives: Sequence[
 
 
 def _values(loads: Sequence[Load], done: Sequence[Replayed]) -> dict[str, tuple[Vector, Vector]]:
-    """Return the values of each signal after the warm-up, with how often each occurred."""
+    """Return the values of each signal after the warm-up, with their frequencies."""
     parts: dict[str, list[Vector]] = {"ttft": [], "tpot": [], "e2e": [], "queue": []}
     gaps, counts = list[Vector](), list[Vector]()
     for load, one in zip(loads, done, strict=True):
@@ -219,7 +219,7 @@ def _quantile(values: Vector, counts: Vector, share: float) -> float:
 
 
 def _interval(model: Model, objectives: Sequence[Objective], found: float, on_step: OnStep) -> tuple[float, float]:
-    """Return between which rates the knee is: each draw has other costs, and other requests."""
+    """Return the interval of the knee's rate over draws of costs and requests."""
     randomly = np.random.default_rng(0)
     costs = [model.draws[index] for index in randomly.permutation(len(model.draws))[:_DRAWS]]
     knees = [found]
@@ -231,7 +231,7 @@ def _interval(model: Model, objectives: Sequence[Objective], found: float, on_st
 
 
 def _limit(engine: Engine, requests: Workload, objectives: Sequence[Objective], found: float) -> str:
-    """Return the objective that is exceeded by most just above the knee; empty: none, the engine is saturated."""
+    """Return the objective exceeded most just above the knee; empty: none, the engine is saturated."""
     above = point(engine, requests, max(found * 1.03, saturation(engine, requests) * 1e-3), objectives)
     broken = [one for one in objectives if above.seconds[one.name] > one.seconds]
     return max(broken, key=lambda one: above.seconds[one.name] / one.seconds).name if broken else ""
@@ -240,7 +240,7 @@ def _limit(engine: Engine, requests: Workload, objectives: Sequence[Objective], 
 def _levers(
     engine: Engine, requests: Workload, objectives: Sequence[Objective], found: float, on_step: OnStep
 ) -> tuple[CapacityLever, ...]:
-    """Return what moves the knee, each thing for itself."""
+    """Return single changes and their effect on the knee."""
     cost, most, tokens = engine.cost, engine.max_running, engine.max_iteration_tokens
     half, chunk = max(most // 2, 1), max(_SMALL_CHUNK, tokens // 4)
     lighter = replace(cost, base_seconds=cost.base_seconds / 2)
@@ -268,7 +268,7 @@ def _dealt(requests: Workload, replicas: int) -> Workload:
 
 
 def _replicas(engine: Engine, requests: Workload, objectives: Sequence[Objective], rate: float, found: float) -> int:
-    """Return with how many replicas the objectives are met; dealing out flattens bursts, so fewer can do than by the knee."""
+    """Return the replicas that meet the objectives; dealing out flattens bursts, so fewer than by the knee may do."""
     count = ceil(rate / found)
     while count > 1 and point(engine, _dealt(requests, count - 1), rate / (count - 1), objectives).met:
         count -= 1
@@ -276,7 +276,7 @@ def _replicas(engine: Engine, requests: Workload, objectives: Sequence[Objective
 
 
 def _admission(engine: Engine, requests: Workload, objectives: Sequence[Objective], found: float) -> Admission | None:
-    """Return what refusing requests would save above the knee; None: no objective is about the first token."""
+    """Return the benefit of rejecting requests above the knee; None without an objective on the first token."""
     limits = [one.seconds for one in objectives if one.signal == "ttft"]
     if not limits:
         return None

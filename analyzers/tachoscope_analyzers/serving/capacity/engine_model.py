@@ -153,7 +153,7 @@ def of_records(requests: Sequence[RequestDone], windows: Sequence[EngineWindow],
 
 
 def _stretch(arrivals: Vector, iterations: Vector) -> slice:
-    """Return the intervals, one after the other, with the most requests that are few enough to be replayed often."""
+    """Return the consecutive intervals with most requests that are few enough to be replayed often."""
     best, most, first = slice(0, 1), -1.0, 0
     for last in range(len(arrivals)):
         while first < last and (
@@ -184,7 +184,7 @@ def _as_recorded(arrivals: Vector, counted: Intervals, requests: Workload, seed:
 
 
 def _placed(tokens: Counts, where: Counts, recorded: Vector, randomly: np.random.Generator) -> Counts:
-    """Return the same values in an order in which each interval's sum is near to what was recorded: some are swapped."""
+    """Reorder values, by swaps, so that each interval's sum is near the recorded one."""
     values, places = (tokens * max(recorded.sum(), 1.0) / max(tokens.sum(), 1)).tolist(), where.tolist()
     over = (np.bincount(where, values, len(recorded)) - recorded).tolist()
     for one, other in randomly.integers(0, max(len(values), 1), (_SWAPS * len(values), 2)).tolist():
@@ -199,7 +199,7 @@ def _placed(tokens: Counts, where: Counts, recorded: Vector, randomly: np.random
 
 
 def _limits(traffic: Traffic, max_running: int | None) -> tuple[Engine, tuple[str, ...], tuple[str, ...]]:
-    """Return the engine but for its cost, with what is measured of it and what assumed."""
+    """Return the engine without its cost, and what of it is measured and what assumed."""
     gauges, iterations = traffic.gauges, traffic.counts["iteration_tokens"]
     nothing = np.zeros(len(iterations))
     queued = gauges.get("requests_waiting", nothing) >= traffic.engines

@@ -102,13 +102,13 @@ def matched(intervals: Intervals, replays: Replays, seed: int = 0) -> IterationC
 
 
 def _seen(guess: Vector, replays: Replays, probes: Vector | None, times: int) -> tuple[Vector, Vector]:
-    """Return what replays at a guess look like, and how much that scatters."""
+    """Return the replays' statistics at a guess, and their scatter."""
     found = np.array([_looks(one, probes) for one in replays(_cost(np.exp(guess)), times)])
     return found.mean(axis=0), found.std(axis=0, ddof=1)
 
 
 def _slopes(guess: Vector, replays: Replays, probes: Vector | None) -> Vector:
-    """Return how what replays look like changes with the logarithm of each cost."""
+    """Return the derivatives of the replays' statistics by the logarithm of each cost."""
     here = _seen(guess, replays, probes, 2)[0]
     ways = np.eye(len(guess)) * _NUDGE
     return np.array([(_seen(guess + way, replays, probes, 2)[0] - here) / _NUDGE for way in ways]).T
@@ -132,7 +132,7 @@ def _looks(intervals: Intervals, probes: Vector | None) -> Vector:
 
 
 def _probes(rows: Vector, weights: Vector) -> Vector:
-    """Return what is in an iteration of few and of many tokens, in the recorded mixture of prompt and output."""
+    """Return the content of an iteration with few and with many tokens, in the recorded mixture."""
     mixture = np.average(rows, axis=0, weights=weights)
     order = np.argsort(rows[:, 2])
     shares = np.cumsum(weights[order]) / weights.sum()
@@ -141,7 +141,7 @@ def _probes(rows: Vector, weights: Vector) -> Vector:
 
 
 def _check_apart(intervals: Intervals) -> None:
-    """Raise ValueError where iterations were so alike, as of an engine that is always full, that base and tokens are one thing."""
+    """Raise ValueError if iterations were too similar, as of a full engine, to separate base cost and tokens."""
     good = intervals.usable
     outputs, weights = intervals.output_tokens[good] / intervals.iterations[good], intervals.gap_counts[good]
     most = outputs.max()
@@ -182,7 +182,7 @@ def _equations(intervals: Intervals) -> tuple[Vector, Vector, Vector]:
 
 
 def _solved(rows: Vector, times: Vector, weights: Vector) -> Vector:
-    """Return the costs, none below 0, that make the relative errors small; large errors count less (Huber)."""
+    """Return non-negative costs that minimise relative errors, with less weight on large ones (Huber)."""
     scaled, ones = rows / times[:, None], np.ones(len(times))
     trust, found = ones, np.zeros(rows.shape[1])
     for _ in range(_ROUNDS):

@@ -38,7 +38,7 @@ def candidates(traffic: Traffic, spent: SecondsByState, fitted: IterationModel |
 
 
 def _stalled_seconds(traffic: Traffic, fitted: IterationModel) -> float:
-    """Return by how much the times between tokens that are several times the usual exceed it, by the buckets that they are in."""
+    """Return the excess of times between tokens that are several times the usual, by their buckets."""
     buckets = traffic.totals["inter_token_seconds"]
     weights = fitted.weights / max(float(fitted.weights.sum()), 1e-12)
     usual = buckets.sum / buckets.count - fitted.by_prompt_token * float(weights @ fitted.prompt_tokens)

@@ -39,7 +39,7 @@ def candidates(traffic: Traffic, spent: SecondsByState) -> list[Candidate]:
 
 
 def _full(traffic: Traffic) -> npt.NDArray[np.bool_]:
-    """Return the intervals in which requests wait for the KV cache: it is full, or preempts, and somebody waits."""
+    """Return the intervals in which requests wait for the KV cache."""
     usage, preemptions = traffic.gauges.get("kv_cache_usage_ratio"), traffic.counters.get("preemptions_total")
     waiting = traffic.gauges.get("requests_waiting")
     if preemptions is None or waiting is None or not preemptions.sum():
@@ -51,7 +51,7 @@ def _full(traffic: Traffic) -> npt.NDArray[np.bool_]:
 
 
 def _bridged(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return the mask with gaps of few intervals between two that are set filled."""
+    """Return the mask with short gaps filled."""
     where = np.flatnonzero(mask)
     filled = mask.copy()
     for before, after in pairwise(where):
@@ -142,7 +142,7 @@ def _usage(traffic: Traffic) -> list[Evidence]:
 
 
 def _slope(traffic: Traffic, waiting: Vector) -> float:
-    """Return by how many requests a second the queue grows, by least squares over the window."""
+    """Return the queue's growth in requests a second, by least squares."""
     times = np.cumsum(traffic.seconds)
     return float(np.polyfit(times, waiting, 1)[0]) if len(times) > 1 else 0.0
 

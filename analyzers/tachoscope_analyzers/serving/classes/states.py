@@ -126,7 +126,7 @@ def _requests(traffic: Traffic, away: npt.NDArray[np.bool_]) -> dict[str, Vector
 
 
 def _before_the_engine(traffic: Traffic) -> Vector:
-    """Return what requests that ended spent outside of queue, prefill and decode: in the front end, reading and writing."""
+    """Return the time of ended requests outside of queue, prefill and decode: the front end."""
     zero = np.zeros_like(traffic.seconds)
     parts = ("queue_seconds", "prefill_seconds", "decode_seconds")
     if "request_seconds" not in traffic.sums or any(part not in traffic.sums for part in parts):
@@ -136,7 +136,7 @@ def _before_the_engine(traffic: Traffic) -> Vector:
 
 
 def _stuck(traffic: Traffic, accounted: Vector) -> Vector:
-    """Return the seconds of requests that are said to run and get no token, beyond the error of looking only now and then."""
+    """Return the seconds of running requests without a token, beyond the sampling error."""
     running = traffic.gauges.get("requests_running")
     if running is None or "inter_token_seconds" not in traffic.sums:
         return np.zeros_like(traffic.seconds)
@@ -194,7 +194,7 @@ def _engines(traffic: Traffic, away: npt.NDArray[np.bool_]) -> dict[str, Vector]
 
 
 def _recorded(traffic: Traffic, away: npt.NDArray[np.bool_]) -> dict[str, Vector]:
-    """Return the seconds of engines as records tell them; where there are none no engine was there: a start's, if one followed."""
+    """Return the engines' seconds by records; without an engine the time belongs to a start that follows."""
     states = traffic.engine_states
     missing = np.maximum(traffic.seconds * traffic.engines - sum(states.values()), 0.0)
     gone = ~traffic.answered & away
@@ -205,7 +205,7 @@ def _recorded(traffic: Traffic, away: npt.NDArray[np.bool_]) -> dict[str, Vector
 
 
 def _busy(traffic: Traffic, wall: Vector) -> Vector:
-    """Return the seconds in which engines computed: iterations times what one takes, else the looks that saw requests run."""
+    """Return the engines' busy seconds: iterations times their duration, else the samples with running requests."""
     iterations, running = traffic.counts.get("iteration_tokens"), traffic.gauges.get("requests_running")
     if iterations is not None and "inter_token_seconds" in traffic.sums and traffic.count("inter_token_seconds"):
         count = traffic.counts["inter_token_seconds"]

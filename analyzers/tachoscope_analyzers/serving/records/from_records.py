@@ -121,7 +121,7 @@ def traffic_of(job: JobRecords, side: Side = "server", *, now: float | None = No
 
 
 def _started(found: Sequence[process_module.ServerProcess], at: float) -> float:
-    """Return when the oldest process that was there at that time was started: a second worker is not a restart."""
+    """Return the start of the oldest process at that time: another worker is not a restart."""
     return min((process.began for process in found if process.began <= at <= process.last), default=0.0)
 
 

@@ -107,7 +107,7 @@ def _role(roles: dict[str, records.ServiceStarted], writer: str) -> str:
 
 
 def _signs(job: JobRecords) -> dict[str, Span]:
-    """Return when each process of the service was first and last heard of."""
+    """Return when each process was first and last heard of."""
     found: dict[str, Span] = {}
     clients = {row.writer for row in job.requests if row.side == "client"}
     of_service = {row.writer for rows in (job.services, job.requests, job.engine_windows) for row in rows} - clients
@@ -122,7 +122,7 @@ def _signs(job: JobRecords) -> dict[str, Span]:
 
 
 def _left(beat: records.Heartbeat | None, requests: Iterable[records.RequestDone]) -> int:
-    """Return how many requests a process had when it was last heard of: by its last heartbeat, without those that ended since."""
+    """Return a process's open requests when last heard of: by its last heartbeat, less those ended since."""
     said = in_flight(beat) if beat is not None else None
     return max(0, said - sum(was_in_flight(row, beat.time) for row in requests)) if beat is not None and said else 0
 

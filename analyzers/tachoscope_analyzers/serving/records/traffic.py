@@ -125,7 +125,7 @@ def _add(
     before: Snapshot | None,
     after: Snapshot,
 ) -> None:
-    """Add what happened from one answered look to the next; without one before it, only its gauges are known."""
+    """Add the changes between two answered samples; without a predecessor only gauges."""
     earlier = {(state.model, state.engine): state for state in before.engines} if before else {}
     anew = before is not None and is_restart(before, after)
     shares = [name for name in GAUGES if name.endswith("_ratio")]
@@ -162,7 +162,7 @@ def is_restart(before: Snapshot, after: Snapshot) -> bool:
 
 
 def _fell(before: EngineState, after: EngineState) -> bool:
-    """Return whether an engine's counters fell, which they do only if it was started again."""
+    """Return whether an engine's counters decreased, as after a restart."""
     pairs = [(value, after.counters.get(name, value)) for name, value in before.counters.items()]
     pairs += [(one.count, after.histograms[name].count) for name, one in before.histograms.items() if name in after.histograms]
     return any(now < then for then, now in pairs)

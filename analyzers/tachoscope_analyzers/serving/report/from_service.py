@@ -71,7 +71,7 @@ def of_model(job: JobRecords, model: str) -> JobRecords:
 
 
 def _of_clients(report: Report) -> Report:
-    """Return the report with what clients cannot know taken out of it: what the server did, and why."""
+    """Return the report without what clients cannot know: the server's states and causes."""
     note = QualityNote(
         what="only clients left records",
         severity="bad",
