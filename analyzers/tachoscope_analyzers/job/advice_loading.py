@@ -143,7 +143,7 @@ def _batches(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> float:
 
 
 def _in_bursts(waiting_ratio: float, loader: Loader) -> bool:
-    """Return whether too few steps wait for a lack of workers: w workers deliver w batches at a time, so that one step in w waits."""
+    """Return whether too few steps wait for a lack of workers: w workers deliver w batches at a time, so one step in w waits."""
     return waiting_ratio < 0.5 / loader.workers
 
 

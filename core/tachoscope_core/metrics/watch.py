@@ -7,15 +7,11 @@ from tachoscope_core.metrics.metric import Metric
 JOB_STATES = ("judged", "unjudged", "failed", "left_out")
 """What became of a live job: a report; none, since it has too few steps or serves requests; an error; more than are shown."""
 
-WATCH_JOBS = Metric("tachoscope_watch_jobs", "gauge", "", "Live jobs in the last cycle of the watch.", ("state",), JOB_STATES)
-WATCH_CYCLE_SECONDS = Metric("tachoscope_watch_cycle_seconds", "gauge", "seconds", "How long the last cycle of the watch took.")
-WATCH_LAST_CYCLE = Metric(
-    "tachoscope_watch_last_cycle_timestamp_seconds", "gauge", "seconds", "When the last cycle of the watch ended, Unix time."
-)
+WATCH_JOBS = Metric("tachoscope_watch_jobs", "Live jobs in the last cycle of the watch.", ("state",), JOB_STATES)
+WATCH_CYCLE_SECONDS = Metric("tachoscope_watch_cycle_seconds", "How long the last cycle of the watch took.")
+WATCH_LAST_CYCLE = Metric("tachoscope_watch_last_cycle_timestamp_seconds", "When the last cycle of the watch ended, Unix time.")
 WATCH_SHARE = Metric(
     "tachoscope_watch_share_ratio",
-    "gauge",
-    "ratio",
     "Part of the jobs that this watch has: 1 over the number of watches that share them; 0: it has none now.",
 )
 
