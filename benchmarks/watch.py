@@ -203,8 +203,8 @@ def main() -> None:
         "| cycle | seconds | CPU seconds | hangs alone, seconds | jobs judged | memory of all processes, MiB |",
         "|---|---|---|---|---|---|",
         *(
-            f"| {number + 1} | {one.seconds:.1f} | {one.cpu_seconds:.1f} | {one.glance_seconds:.1f} | {one.judged} "
-            f"| {one.resident_bytes >> 20} |"
+            f"| {number + 1} | {one.seconds:.1f} | {one.cpu_seconds:.1f} | {one.glance_seconds:.1f} "
+            f"| {one.judged} | {one.resident_bytes >> 20} |"
             for number, one in enumerate(found)
             if number in {0, 1, 2, len(found) // 2, len(found) - 1}
         ),

@@ -10,9 +10,8 @@ from tachoscope_watch.ledgers import RecentTime, moved, recent_time
 from tachoscope_watch.live_jobs import LiveJob
 from tachoscope_watch.view import JobView
 
-OLDEST_REPORT_SECONDS = 180.0
-"""A job is judged at the latest so long after the last time, whatever its rows say: between half of it and all, each job at its own
-time, so that not all are due in the same cycle."""
+EVERY_SECONDS = 180.0
+"""A job is judged once in so long, whatever its rows say; each at its own time, so that not all are due in one cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,8 @@ class JobNews:
         known = self._note(live, recent, now)
         if last is None or last.report is None:
             return False
-        limit = OLDEST_REPORT_SECONDS * (0.5 + 0.5 * (crc32(live.job.encode()) % 1000) / 1000)
-        return now - last.judged < limit and (not known.since or last.report.window.end >= known.since + self._over)
+        covered = not known.since or last.report.window.end >= known.since + self._over
+        return covered and _turn(live.job, now) == _turn(live.job, last.judged)
 
     def _note(self, live: LiveJob, recent: RecentTime, now: float) -> _Known:
         known = self._known.get(live.job)
@@ -69,3 +68,8 @@ class JobNews:
         elif (known.who, known.events) != (who, live.events) or moved(known.recent, recent):
             self._known[live.job] = _Known(now, who, live.events, recent)
         return self._known[live.job]
+
+
+def _turn(job: str, time: float) -> int:
+    """Return the number of the interval of `EVERY_SECONDS` that a time lies in; those of each job begin at other times."""
+    return int((time + EVERY_SECONDS * (crc32(job.encode()) % 1000) / 1000) // EVERY_SECONDS)
