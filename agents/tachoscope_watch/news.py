@@ -54,17 +54,17 @@ class JobNews:
         if recent is None:  # steps are too long to tell from a minute of them, or its agents write no rows
             self._known.pop(live.job, None)
             return False
-        known = self._note(live, recent, now)
+        known = self._note(live, recent, now, first=last is None)
         if last is None or last.report is None:
             return False
         covered = not known.since or last.report.window.end >= known.since + self._over
         return covered and _turn(live.job, now) == _turn(live.job, last.judged)
 
-    def _note(self, live: LiveJob, recent: RecentTime, now: float) -> _Known:
+    def _note(self, live: LiveJob, recent: RecentTime, now: float, *, first: bool) -> _Known:
         known = self._known.get(live.job)
         who = (live.attempt, live.world_size, live.state, [(rank.status.rank, rank.status.ended) for rank in live.ranks])
         if known is None:
-            self._known[live.job] = _Known(0.0, who, live.events, recent)
+            self._known[live.job] = _Known(0.0 if first else now, who, live.events, recent)
         elif (known.who, known.events) != (who, live.events) or moved(known.recent, recent):
             self._known[live.job] = _Known(now, who, live.events, recent)
         return self._known[live.job]

@@ -11,6 +11,7 @@ import pytest
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 from tachoscope_watch import cycle as cycles
+from tachoscope_watch import judge_job
 from tachoscope_watch.cycle import AT_REST_CYCLES, JobLooks
 from tachoscope_watch.live_jobs import NodeReader
 from tachoscope_watch.news import EVERY_SECONDS
@@ -150,6 +151,25 @@ def test_a_job_that_does_something_new_is_judged_at_once_and_until_its_report_is
 
     assert judged == ["job: judged"] * 3
     assert shares[0] < 0.75 * shares[1] and shares[1] == pytest.approx(shares[2], rel=0.05)
+
+
+def test_a_job_that_cannot_be_judged_fails_in_each_cycle_until_it_can(
+    tmp_path: Path, pool: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = well(tmp_path, "job", now=time.time() - 3600)
+    looks = JobLooks(str(tmp_path))
+    a_minute(job)
+    assert views(looks, tmp_path, pool, job.now)
+    monkeypatch.setattr(judge_job, "analyze", lambda _: 1 / 0)
+    failing = []
+    for _ in range(5):
+        a_minute(job)
+        failing.append(not views(looks, tmp_path, pool, job.now))
+    assert True in failing and all(failing[failing.index(True) :])
+
+    monkeypatch.undo()
+    a_minute(job)
+    assert views(looks, tmp_path, pool, job.now)["job"].judged == job.now
 
 
 def test_a_job_is_judged_at_once_that_says_something_other_than_measurements(

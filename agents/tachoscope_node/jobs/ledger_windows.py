@@ -29,7 +29,9 @@ def close_windows(jobs: Iterable[Job], window: int) -> bool:
     """
     grown = False
     for job in jobs:
-        if window > job.rows.window:
+        if not job.rows.window:  # of a version that wrote no rows: its first one holds all that it counted
+            job.rows.window, job.began = window, int(window * WINDOW_SECONDS)
+        elif window > job.rows.window:
             before = len(job.rows.closed)
             for rank in job.ranks.values():
                 note_row(job, rank)
@@ -51,7 +53,7 @@ def note_row(job: Job, rank: Rank) -> None:
         return
     row = Row(rank.rank, rank.attempt, job.rows.window, rank.steps - rank.steps_in_rows, round(rank.slowest * 1000), tenths)
     rank.steps_in_rows, rank.slowest = rank.steps, 0.0
-    same = [one for one in job.rows.closed if (one.rank, one.attempt, one.window) == (row.rank, row.attempt, row.window)]
+    same = [one for one in job.rows.closed if one.window == row.window and (one.rank, one.attempt) == (row.rank, row.attempt)]
     for one in same:  # another attempt was heard of in between
         job.rows.closed.remove(one)
         row = one.plus(row)

@@ -1,5 +1,6 @@
 """Ledger rows: what an agent writes of each 10 s adds up to its counters, whatever is killed, away or repeated in between."""
 
+import json
 import os
 import random
 from collections.abc import Callable
@@ -161,3 +162,24 @@ def test_columns_that_do_not_fit_together_are_left_out() -> None:
     broken = ledger_rows.RankRows(1, 0, [1, 2], [1], [1, 2], {})
 
     assert list(in_rows([*sound, broken])) == [Row(0, 0, 4, 2, 11, {"data_wait": 1}), Row(0, 0, 5, 1, 10, {"compute": 9})]
+
+
+def test_what_a_version_without_rows_counted_is_in_the_first_row(tmp_path: Path, clock: FakeClock) -> None:
+    agent, ranks = agent_in(tmp_path, clock), [rank_of(tmp_path, clock, rank) for rank in (0, 1)]
+    for _ in range(20):
+        for rank in ranks:
+            rank.step(forward=0.5)
+        pass_seconds(agent, clock, 1)
+    agent.close()
+    state = tmp_path / "state" / "live.json"
+    saved = json.loads(state.read_text())
+    for job in saved["jobs"].values():
+        del job["rows"], job["began"], job["events"]
+        for known in job["ranks"].values():
+            del known["in_rows"], known["steps_in_rows"], known["slowest"]
+    state.write_text(json.dumps(saved))
+
+    again = agent_in(tmp_path, clock)
+    for rank in ranks:
+        rank.end()
+    assert_rows_are_counters(again, tmp_path, clock)
