@@ -63,12 +63,13 @@ class Answers:
 
 
 class Watching:
-    """`tachoscope watch` as its own process, and at which ranks it said that each job hangs."""
+    """`tachoscope watch` as its own process, what it said last of each job, and at which ranks it ever said that it hangs."""
 
     def __init__(self, store: str, log: Path, jobs: list[str]) -> None:
         self._store, self._log, self._jobs, self.port = store, log, jobs, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.hangs: dict[str, set[int]] = {}
+        self.said: dict[str, Said] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -105,7 +106,9 @@ class Watching:
         while not self._stop.wait(0.5):
             for job in self._jobs:
                 with contextlib.suppress(OSError):
-                    ranks = asking.watch(self.url, job)[1]
+                    said, ranks = asking.watch(self.url, job)
+                    if said.seconds:  # a job that ended leaves the list after two minutes
+                        self.said[job] = said
                     if ranks is not None:
                         self.hangs.setdefault(job, set()).update(ranks)
 
@@ -148,7 +151,7 @@ def _asked(runs: list[Played], agent: AgentProcess, watch: Watching, api: int, s
     hangs, found = asking.hangs_in_prometheus(api), {run.job: Answers() for run in runs}
     for job, one in found.items():
         one.said |= {"agent": of_agent.get(job, Said()), "Prometheus": of_prometheus.get(job, Said())}
-        one.said["API"] = asking.watch(watch.url, job)[0]
+        one.said["API"] = watch.said.get(job, Said())
         counted, told = hangs.get(job, (False, False))
         one.hung |= {"agent": _word(counted), "Prometheus": _word(told)}
         one.hung["API"] = f"ranks {sorted(watch.hangs[job])}" if job in watch.hangs else "no"

@@ -35,6 +35,15 @@ class Played:
         return self.rows[-1].time - self.rows[0].time
 
 
+def written(run: Played, spool: Path) -> dict[str, SpoolWriter]:
+    """Write a run at once, as if its last record were of now; return its writers, which live until they are closed."""
+    last, writers = run.rows[-1], {row.writer: SpoolWriter(_folder(run, spool), row.writer) for row in run.rows}
+    seconds, nanoseconds = time.time() - last.time, time.monotonic_ns() - last.monotonic_ns
+    for row in run.rows:
+        writers[row.writer].append(records.encode(_moved(row, run.job, seconds, nanoseconds)))
+    return writers
+
+
 def recorded(run: Path, job: str = "lab") -> Played:
     """Return a run that the lab kept in a folder."""
     store, rows = Store(str(run / "store")), []
@@ -76,14 +85,18 @@ class Player:
                 time.sleep(_LOOK_SECONDS)
             key = (run.job, row.writer)
             if key not in writers:
-                folder = self._spool / f"run-{run.job}"
-                folder.mkdir(exist_ok=True)
-                writers[key] = SpoolWriter(folder, row.writer)
+                writers[key] = SpoolWriter(_folder(run, self._spool), row.writer)
             first = run.rows[0]
             writers[key].append(records.encode(_moved(row, run.job, now - first.time, now_ns - first.monotonic_ns)))
             left[key] -= 1
             if not left[key]:
                 writers[key].close()
+
+
+def _folder(run: Played, spool: Path) -> Path:
+    folder = spool / f"run-{run.job}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _moved(row: Record, job: str, seconds: float, nanoseconds: int) -> Record:

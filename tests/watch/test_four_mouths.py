@@ -1,0 +1,103 @@
+"""What the terminal, the agent's metrics, a Prometheus and the watch's API say of the same jobs is the same."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from benchmarks.four_mouths import asking
+from benchmarks.four_mouths.playing import Played, written
+
+from processes import agent_process, free_port, prometheus, wait_for
+from tachoscope_core.records import records
+from test_watch import watching
+from watched_jobs import Phases, PlantedJob, even, slow_input
+
+RANKS = 4
+HANG_SECONDS = "8"
+
+
+def planted(folder: Path, name: str, phases: Phases = even, *, stands: bool = False) -> Played:
+    """Return a job of a minute on one host, which ends in order, or stands still, its rank 1 elsewhere than the others."""
+    job = PlantedJob(folder, name, ranks=RANKS)
+    job.start(job.now - 60)
+    end = job.steps(job.now - 60, job.now - (20 if stands else 1), phases)
+    for rank in range(RANKS):
+        if stands:
+            job.beats(end + 2, job.now, "forward" if rank == 1 else "backward", (rank,))
+        else:
+            job.write(records.JobEnded, rank, end, status="completed")
+    rows = [msgspec.structs.replace(records.decode(line), host="node-1") for lines in job.lines for line in lines]
+    return Played(name, tuple(sorted(rows, key=lambda row: row.time)))
+
+
+class Standing:
+    """The processes of a job that stands still: they go on with their heartbeats."""
+
+    def __init__(self, job: Played, spool: Path) -> None:
+        self._writers, self._last = written(job, spool), {row.writer: row for row in job.rows}
+
+    def beat(self) -> None:
+        for writer, last in self._last.items():
+            now = {"time": time.time(), "monotonic_ns": time.monotonic_ns()}
+            self._last[writer] = msgspec.structs.replace(last, seq=last.seq + 1, **now)
+            self._writers[writer].append(records.encode(self._last[writer]))
+
+    def close(self) -> None:
+        for spooled in self._writers.values():
+            spooled.close()
+
+
+def hangs_of(report: dict[str, Any]) -> list[Any]:
+    return [finding["ranks"] for finding in report.get("findings", []) if finding["class"] == "hang"]
+
+
+def as_pytest_compares(said: asking.Said) -> dict[str, Any]:
+    """Return what was said as it must be said by all: ETTR to 1e-6, and seconds to a millionth of the job's."""
+    within = 1e-6 * sum(said.seconds.values())
+    return {
+        "ettr": pytest.approx(said.ettr, abs=1e-6),
+        **{s: pytest.approx(value, abs=within) for s, value in said.seconds.items()},
+    }
+
+
+def test_seconds_by_state_ettr_and_the_rank_at_which_a_job_hangs_are_the_same_wherever_they_are_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACHOSCOPE_HANG_SECONDS", HANG_SECONDS)
+    store, port = str(tmp_path / "store"), free_port()
+    ended = [planted(tmp_path / "planted", "slow", slow_input(1)), planted(tmp_path / "planted", "calm")]
+    # A page that shows a job's first time would show it as 0 for a minute: Prometheus begins when the jobs are known.
+    with (
+        agent_process(tmp_path, port=port, sample_seconds=0) as agent,
+        watching(tmp_path / "store", hang_seconds=HANG_SECONDS) as (_, url),
+    ):
+        for job in ended:
+            for spooled in written(job, tmp_path / "spool").values():
+                spooled.close()
+        stuck = Standing(planted(tmp_path / "planted", "stuck", stands=True), tmp_path / "spool")
+
+        def hangs_at() -> Any:
+            stuck.beat()
+            return asking.watch(url, "stuck")[1]
+
+        assert wait_for(hangs_at) == [1]
+        scraped = [
+            {"job_name": name, "static_configs": [{"targets": [target]}]}
+            for name, target in (("agent", f"127.0.0.1:{port}"), ("tachoscope-watch", url.removeprefix("http://")))
+        ]
+        with prometheus(tmp_path, *scraped) as api:
+            wait_for(lambda: hangs_at() == [1] and asking.hangs_in_prometheus(api).get("stuck", (False, False))[1])
+            wait_for(lambda: hangs_of(asking.terminal(store, "stuck")[1]) == [[1]])
+            assert set(asking.hangs_in_prometheus(api)) == {"stuck"}
+            wait_for(lambda: {job.job for job in ended} <= set(asking.prometheus(api)))
+            page, stored = asking.agent(agent.get("/metrics")), asking.prometheus(api)
+            for job in ended:
+                terminal = asking.terminal(store, job.job)[0]
+                assert terminal.seconds["compute"] > 100
+                for said in (page[job.job], stored[job.job], asking.watch(url, job.job)[0]):
+                    assert {"ettr": said.ettr, **said.seconds} == as_pytest_compares(terminal)
+        stuck.close()
