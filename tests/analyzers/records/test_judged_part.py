@@ -72,6 +72,17 @@ def test_of_a_long_job_the_newest_part_is_read_and_the_report_says_so(stored: St
     assert "--from" in note.means
 
 
+def test_a_smaller_part_than_can_be_judged_at_once_is_read_of_long_windows_only(
+    stored: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, everything = read_part(stored, JOB, part=60), len(from_store(stored, JOB).steps)
+    monkeypatch.setattr(judged_part, "MOST_RECORDS", 120)
+    parts = [len(read_part(stored, JOB, part=part).steps) for part in (None, 60, 10**6)]
+
+    assert len(whole.steps) == everything
+    assert parts[1] < parts[0] == parts[2] < everything
+
+
 def test_a_window_without_steps_says_where_the_steps_are(stored: Store) -> None:
     with pytest.raises(TachoscopeError, match="no step of job"):
         read_part(stored, JOB, start=BEGIN - 900, end=BEGIN - 800)
