@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from tachoscope_analyzers.compaction.hourly import Judging
 from tachoscope_analyzers.compaction.set_in_making import Compacted, SetInMaking
-from tachoscope_analyzers.records.load import JobRecords, from_store
+from tachoscope_analyzers.records.load import JobRecords, starts_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
 from tachoscope_core.report.report import Report
@@ -84,7 +84,7 @@ def due_days(store: Store, job: str, *, now: float, at_rest_seconds: float = AT_
     starts: tuple[records.JobStarted, ...] = ()
     if judged and by_day:
         with contextlib.suppress(TachoscopeError):  # no record can be read, so nothing is judged
-            starts = tuple(from_store(store, job, ends_only=True).starts)
+            starts = tuple(starts_of(store, job))
     return [
         DueDay(job, day, tuple(sorted(segments, key=lambda one: (one.written, one.path))), starts)
         for day, segments in sorted(by_day.items())

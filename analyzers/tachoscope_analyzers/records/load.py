@@ -140,6 +140,18 @@ def _from_store(
     )
 
 
+def starts_of(store: Store, job: str) -> list[records.JobStarted]:
+    """Return the processes of a job that their first objects tell of, without decoding measurements.
+
+    Raises:
+        TachoscopeError: the store cannot be read.
+    """
+    segments, _, sets = segments_left(store, job)
+    firsts = {segment.writer: segment for segment in sorted(segments, key=lambda segment: -segment.offset)}
+    parts = [CompactedPart(store, one, start=float("inf")) for one in sets]
+    return _of_objects(store, [], job, [*firsts.values()], parts).starts
+
+
 def _ends(segments: Sequence[StoredSegment]) -> list[StoredSegment]:
     """Return the first object of each writer and its last three: the very last often holds no step."""
     by_writer: dict[str, list[StoredSegment]] = defaultdict(list)
