@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 import msgspec
 
 from tachoscope_analyzers.compaction.days import compact_job
-from tachoscope_analyzers.job.report import verdict
+from tachoscope_analyzers.job.report import verdicts
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.store import Store
 from tachoscope_service.common.log import Log
@@ -109,7 +109,7 @@ def compact_store(url: str, memory: ShareMemory | None = None) -> Done:
         if memory is not None and not memory.has(job):
             continue
         try:
-            done = compact_job(store, job, now=time.time(), judge=verdict)
+            done = compact_job(store, job, now=time.time(), judge=verdicts)
         except TachoscopeError as error:
             faults.append(f"job {job}: {error}")
             continue

@@ -9,7 +9,7 @@ from pathlib import Path
 from making import job as lines_of
 from making import synchronous
 from tachoscope_analyzers.compaction.days import compact_job
-from tachoscope_analyzers.job.report import verdict
+from tachoscope_analyzers.job.report import verdicts
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 
@@ -40,5 +40,5 @@ def hourly_store(folder: Path, *, compacted: bool = True) -> Store:
             )
             os.utime(path, (row.time + 1.0, row.time + 1.0))
     if compacted:
-        compact_job(store, "planted", now=time.time(), judge=verdict)
+        compact_job(store, "planted", now=time.time(), judge=verdicts)
     return store

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -48,12 +48,12 @@ def compact_job(
     *,
     now: float,
     at_rest_seconds: float = AT_REST_SECONDS,
-    judge: Callable[[JobRecords], Report] | None = None,
+    judge: Callable[[JobRecords], Sequence[Report]] | None = None,
 ) -> Compacted:
     """Compact the complete days of a job, or all of it if it is at rest. It can be killed and run again at any time.
 
     Args:
-        now: Unix seconds. judge: returns the report on an hour of a training; None: hours are not judged.
+        now: Unix seconds. judge: returns the reports on an hour of a training, in the order of time; None: hours are not judged.
 
     Raises:
         TachoscopeError: the store cannot be read or written.
@@ -91,7 +91,7 @@ def due_days(store: Store, job: str, *, now: float, at_rest_seconds: float = AT_
     ]
 
 
-def compact_day(store: Store, due: DueDay, judge: Callable[[JobRecords], Report] | None = None) -> Compacted:
+def compact_day(store: Store, due: DueDay, judge: Callable[[JobRecords], Sequence[Report]] | None = None) -> Compacted:
     """Compact a day of a job. Days are independent: they can be compacted at the same time, and on different machines.
 
     Args:

@@ -1,4 +1,4 @@
-"""Judges a long job hour by hour while it is compacted, by the rules of `analyze`."""
+"""Judges a long job hour by hour while it is compacted, by the rules of `analyze`; an hour in which something changes in pieces."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Judging:
     """Judges the hours of a job in the order in which its records were written.
 
     Args:
-        judge: returns the report on records. starts: of the processes of the job that are known so far.
+        judge: returns the reports on records, in the order of time. starts: of the processes of the job that are known so far.
     """
 
-    def __init__(self, job: str, judge: Callable[[JobRecords], Report], starts: Sequence[records.JobStarted]) -> None:
+    def __init__(self, job: str, judge: Callable[[JobRecords], Sequence[Report]], starts: Sequence[records.JobStarted]) -> None:
         self._job, self._judge = job, judge
         self._starts = {start.writer: start for start in starts}
         self._waiting: StepTable = StepTable()
 
     def intervals(self, steps: StepTable, beside: Sequence[records.AnyRecord]) -> list[JudgedInterval]:
-        """Return an interval for each attempt with steps that all of its ranks recorded.
+        """Return the intervals of each attempt with steps that all of its ranks recorded.
 
         Steps that some ranks did not record yet are judged with the next hour, because nodes ship at different times. At midnight
         up to as much is not judged as a node ships at once, because days are compacted independently.
@@ -50,7 +50,7 @@ class Judging:
         known = [start for start in self._starts.values() if start.attempt == attempt]
         own = [row for row in others if row.attempt == attempt]
         try:
-            return [_interval(self._judge(of_rows(self._job, [*known, *own], steps)), attempt)]
+            return [_interval(one, attempt) for one in self._judge(of_rows(self._job, [*known, *own], steps))]
         except Exception:  # records are foreign input: an hour that cannot be judged must still be compacted
             return []
 

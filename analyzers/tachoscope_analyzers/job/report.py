@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import msgspec
 
 from tachoscope_analyzers.attempts import notes
@@ -12,13 +15,14 @@ from tachoscope_analyzers.findings.calibration import Calibration, shipped_calib
 from tachoscope_analyzers.findings.make import Series, findings, step_seconds
 from tachoscope_analyzers.job import unmeasured_waiting
 from tachoscope_analyzers.job.classify import Classification, decide
-from tachoscope_analyzers.job.trend import course
+from tachoscope_analyzers.job.trend import course, lasting_changes
 from tachoscope_analyzers.ledger import states as ledger
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records import idle_gaps, profiled_steps
 from tachoscope_analyzers.records.lineage import lineage, review
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps, aligned
+from tachoscope_analyzers.records.window import within
 from tachoscope_core.report.report import Finding, QualityNote, Report, Window
 
 
@@ -41,6 +45,22 @@ def verdict(job: JobRecords) -> Report:
         TachoscopeError: the job has no step, or no step that all ranks recorded.
     """
     return _verdict(job, decide(job, aligned(job)), None)
+
+
+def verdicts(job: JobRecords) -> list[Report]:
+    """Judge the last attempt of a job as `verdict` does, cut where a state changes for good: each piece is judged by itself.
+
+    So a fault that begins or ends within the records is as large as it is while it lasts, and not hidden by the rest.
+
+    Raises:
+        TachoscopeError: the job has no step, or no step that all ranks recorded.
+    """
+    decided = decide(job, aligned(job))
+    steps = decided.steps
+    cuts = [float((steps.unix_ends[place] - steps.wall[place]).mean()) for place in lasting_changes(decided.losses)]
+    if not cuts:
+        return [_verdict(job, decided, None)]
+    return [verdict(within(job, begin, end)) for begin, end in pairwise([0.0, *cuts, math.inf])]
 
 
 def report_of(job: JobRecords, decided: Classification, calibration: Calibration | None = None) -> Report:

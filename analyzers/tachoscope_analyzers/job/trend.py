@@ -57,6 +57,33 @@ def of_latest(losses: Losses) -> dict[str, Matrix]:
     return states
 
 
+def lasting_changes(losses: Losses) -> list[int]:
+    """Return the indices, in order, of the steps from which on a state of the latest rank takes longer or shorter for good, by at
+    least the ratio `change_share` of the mean step. Changes of several states at once are one.
+    """
+    least, apart = threshold("change_share") * losses.mean_step, least_steps(len(losses.step))
+    shifts: dict[int, float] = {}
+    for seconds in of_latest(losses).values():
+        if not _may_change(seconds, least, apart):
+            continue
+        places = change_points(seconds)
+        levels = [float(np.median(piece)) for piece in np.split(seconds, places)]
+        for place, (before, after) in zip(places, pairwise(levels), strict=True):
+            shifts[place] = max(abs(after - before), shifts.get(place, 0.0))
+    found: list[int] = []
+    for place in sorted(shifts, key=lambda place: -shifts[place]):
+        if shifts[place] >= least and all(abs(place - other) >= apart for other in found):
+            found.append(place)
+    return sorted(found)
+
+
+def _may_change(seconds: Matrix, least: float, apart: int) -> bool:
+    """Return whether medians of adjacent steps, `apart` of them each, differ by half of `least`: that is cheap to know."""
+    blocks = len(seconds) // apart
+    medians = np.median(seconds[: blocks * apart].reshape(blocks, apart), axis=1)
+    return blocks > 1 and float(np.ptp(medians)) >= least / 2
+
+
 def estimate(seconds: Matrix) -> Estimate:
     """Return the mean of the steps, shape (K,), and its error by the block bootstrap of all shares."""
     means = resampled_shares(seconds, np.ones_like(seconds))

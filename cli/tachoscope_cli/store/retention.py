@@ -87,7 +87,7 @@ def _compacted(store: Store, jobs: Sequence[str], at_rest_seconds: float, execut
     """Compact jobs day by day; return what was done by job, and the jobs that failed, of which notices were printed."""
     from tachoscope_analyzers.compaction.days import compact_day, due_days
     from tachoscope_analyzers.compaction.set_in_making import Compacted
-    from tachoscope_analyzers.job.report import verdict as judge
+    from tachoscope_analyzers.job.report import verdicts as judge
     from tachoscope_analyzers.trace.ranks.executor import executor_for
 
     done: dict[str, Compacted] = defaultdict(Compacted)

@@ -86,6 +86,16 @@ def test_a_network_that_is_slow_for_a_while_is_degraded_in_these_steps(tmp_path:
     assert found["network_degraded"].seconds_per_step == pytest.approx(0.05 * 40 / STEPS, rel=0.12)
 
 
+def test_a_late_rank_that_no_longer_has_to_wait_is_no_baseline_of_the_network(tmp_path: Path) -> None:
+    transfer, late = noisy(0.052), np.zeros(STEPS)
+    transfer[40:80] -= 0.04
+    late[40:80] = 0.04
+
+    found = report(tmp_path, np.maximum(transfer, 0.002), late=late).findings
+
+    assert "network_degraded" not in {finding.class_ for finding in found}
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_exchange_that_was_always_slow_is_a_matter_of_volume_and_the_baseline_is_not_measured(tmp_path: Path, seed: int) -> None:
     result = report(tmp_path, noisy(0.03, seed=seed))

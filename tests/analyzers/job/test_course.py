@@ -1,12 +1,13 @@
 """What is said of a change: when, from how many seconds to how many, which state grew, on which ranks."""
 
+import random
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from course_making import Extra, late, nothing, planted, slower
-from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.job.report import analyze, verdict, verdicts
 from tachoscope_analyzers.records.load import from_spool
 from tachoscope_core.report.trend import Trend
 
@@ -84,3 +85,26 @@ def test_the_picture_covers_every_step_once(tmp_path: Path) -> None:
     assert (bins[0].first_step, bins[-1].last_step) == (3, 300)
     assert all(left.last_step + 1 == right.first_step for left, right in pairwise(bins))
     assert all(one.p05 <= one.p50 <= one.p95 for one in bins)
+
+
+def test_a_fault_in_part_of_the_steps_is_judged_by_itself_and_what_is_around_it_too(tmp_path: Path) -> None:
+    job = from_spool([planted(tmp_path, late(1, 100, 200, 0.03))])  # type: ignore[arg-type]
+
+    before, fault, after = verdicts(job)
+
+    assert [one.findings[0].class_ for one in (before, fault, after)] == ["compute_bound", "input_straggler", "compute_bound"]
+    assert fault.findings[0].ranks == [1] and fault.findings[0].seconds_per_step == pytest.approx(0.03, rel=0.1)
+    assert fault.window.steps == pytest.approx(101, abs=2)
+    assert before.window.steps + fault.window.steps + after.window.steps == verdict(job).window.steps, "each step once"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_steps_that_go_on_as_they_were_are_judged_as_one(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+
+    def noise(step: int, rank: int) -> dict[str, float]:
+        return {"forward": abs(chance.gauss(0, 0.01)), "data_wait": 0.1 * (chance.random() < 0.01)}
+
+    job = from_spool([planted(tmp_path, noise)])  # type: ignore[arg-type]
+
+    assert verdicts(job) == [verdict(job)]

@@ -11,7 +11,7 @@ import pytest
 from hourly_making import HOURS, SHIPPED_STEPS, STEPS_AN_HOUR, hourly_store
 from making import job as lines_of
 from tachoscope_analyzers.compaction.days import compact_job
-from tachoscope_analyzers.job.report import analyze, verdict
+from tachoscope_analyzers.job.report import analyze, verdicts
 from tachoscope_analyzers.records import judged_part
 from tachoscope_analyzers.records.judged_part import earlier_intervals, read_part
 from tachoscope_cli.app import call
@@ -77,7 +77,7 @@ def test_an_hour_in_which_a_job_was_started_again_has_an_interval_for_each_attem
         path = store.write("planted", host="n", writer=f"{attempt:07d}0", attempt=attempt, offset=0, time=BEGIN, lines=content)
         os.utime(path, (BEGIN, BEGIN))
 
-    compact_job(store, "planted", now=time.time(), judge=verdict)
+    compact_job(store, "planted", now=time.time(), judge=verdicts)
 
     found = earlier_intervals(compacted_sets(store, "planted"), before=float("inf"))
     assert sorted((one.attempt, round(one.step_seconds, 3)) for one in found) == [(0, 1.0), (1, 2.0)]

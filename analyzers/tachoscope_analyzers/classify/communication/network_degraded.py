@@ -85,7 +85,8 @@ def degraded(job: JobRecords, steps: Steps, transfer: Matrix) -> tuple[Candidate
     """Return what the step loses to a network that is slower than its baseline, and whether there was a baseline to compare with.
 
     The baseline is that of other steps of the attempt, from which the transfer shifted for good or for long, or else that of an
-    earlier attempt with as many ranks and bytes. A shift that computing shares is not a doing of the network.
+    earlier attempt with as many ranks and bytes. A shift that computing shares is not a doing of the network, nor is one that only
+    the late rank has: when it stops being late it waits as long as the others, who waited for it before.
 
     Args:
         transfer: seconds that moving data took in each step, shape (K,).
@@ -166,7 +167,7 @@ def _odds(values: Matrix, base: Matrix) -> float:
 
 
 def _alone(steps: Steps, transfer: Matrix, found: Baseline) -> bool:
-    """Return whether only the transfer grew, and not equally the wait for a core, which transfer threads need too."""
+    """Return whether the transfer grew on all ranks, and computing or the wait for a core, which transfer threads need too, less."""
     well = ~found.slow
     if not well.any():
         return True  # the baseline is another attempt's
@@ -174,7 +175,8 @@ def _alone(steps: Steps, transfer: Matrix, found: Baseline) -> bool:
     without_core = np.median(steps.own["cpu_wait"], axis=1)
     computing = np.median(steps.own["compute"], axis=1)
     more = sum(max(float(np.median(one[found.slow]) - np.median(one[well])), 0.0) for one in (without_core, computing))
-    return more < grown / 2
+    longest = np.median(steps.waiting.max(axis=1)[found.slow]) - np.median(steps.waiting.max(axis=1)[well])
+    return more < grown / 2 and float(longest) >= grown / 2
 
 
 def _earlier(job: JobRecords, steps: Steps, transfer: Matrix) -> Baseline | None:
