@@ -230,7 +230,7 @@ def read_plain(path: Path, *, secret: bool = False) -> PlainDocument:
 
 
 def _key_that_stands_twice(document: yaml.Node) -> yaml.Node | None:
-    """Return a key that a mapping has before, however deep: YAML's libraries would take the last without a word."""
+    """Return a duplicate key of a mapping at any depth: YAML libraries silently take the last."""
     left, seen = [document], set[int]()
     while left:
         node = left.pop()

@@ -160,7 +160,7 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def _without_command_secrets(text: str) -> str:
-    """Return the text of a shell without what known programs take as secrets in it."""
+    """Return shell text without the secrets that known programs take."""
     if " " not in text:
         return text
     shown, done = [], 0
@@ -210,7 +210,7 @@ def _hide_named(text: str, names: re.Pattern[str], is_secret: Callable[[str, str
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Return whether a value is a secret, by what its name says it is, and, where that says little, by how it looks."""
+    """Return whether a value is a secret, by its name or, if that says little, its form."""
     words = _words_of(name)
     if not words:
         return False
@@ -231,7 +231,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _is_secret_field(name: str, value: str) -> bool:
-    """Return whether the value of a field is a secret: in text `pass: ok` may be of a sentence, as a field's name it is of none."""
+    """Return whether a field's value is a secret: in text `pass: ok` may be prose, as a field's name it is not."""
     if _is_secret(name, value):
         return True
     words = _words_of(name)
@@ -239,7 +239,7 @@ def _is_secret_field(name: str, value: str) -> bool:
 
 
 def _is_secret_argument(name: str, value: str) -> bool:
-    """Return whether a value in a command line is a secret: there the name alone decides, unless the value is plainly none."""
+    """Return whether an argument's value is a secret: by its name alone, unless it is plainly harmless."""
     if re.fullmatch(r"-[A-Za-z]", value):  # the next option, after one that is a flag
         return False
     if _is_secret(name, value):
@@ -253,7 +253,7 @@ def _is_secret_argument(name: str, value: str) -> bool:
 
 
 def _is_other_use(words: list[str], at: int) -> bool:
-    """Return whether the word, such as `key` of `sort_key` and of `key_value_heads`, is meant otherwise."""
+    """Return whether a word has another meaning, such as `key` in `sort_key` and `key_value_heads`."""
     before, after = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
     if words[at] == "key":
         return after == "value" or _KEY_USES.fullmatch(before) is not None
@@ -261,14 +261,14 @@ def _is_other_use(words: list[str], at: int) -> bool:
 
 
 def _is_plain_argument(value: str) -> bool:
-    """Return whether the value is a number, true or false, a placeholder, or the path of a file."""
+    """Return whether the value is a number, boolean, placeholder or file path."""
     if _PLAIN.fullmatch(value) or _is_reference(value) or re.fullmatch(r"[\d_]+", value):
         return True
     return _is_path(value)
 
 
 def _is_path(value: str) -> bool:
-    """Return whether the value is a path and holds no secret itself: one in base 64 may begin with a slash as well."""
+    """Return whether the value is a path and not a secret: base 64 may begin with a slash too."""
     return value.startswith(("/", "./", "../", "~")) and not any(map(_looks_random, re.split(r"[/.]", value)))
 
 
@@ -281,7 +281,7 @@ def _words_of(name: str) -> list[str]:
 
 
 def _is_reference(value: str) -> bool:
-    """Return whether the value only tells where the secret is, or whether there is one."""
+    """Return whether the value only refers to a secret."""
     return value.lower() in {"true", "false", "none", "null", ""} or value.startswith(("${", "/run/secrets/", "/var/run/secrets/"))
 
 

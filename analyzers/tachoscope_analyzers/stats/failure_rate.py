@@ -65,7 +65,7 @@ def poisson_at_most(count: int, mean: float) -> float:
 
 
 def _falling_root(function: Callable[[float], float], value: float, near: int) -> float:
-    """Return where a falling function of the mean takes the value, by bisection; `near`: the count that it is about."""
+    """Return where a falling function of the mean equals `value`, by bisection around `near`."""
     low, high = 0.0, near + 10.0 * math.sqrt(near + 1) + 10.0
     for _ in range(60):
         middle = (low + high) / 2

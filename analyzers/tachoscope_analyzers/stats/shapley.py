@@ -102,7 +102,7 @@ def sampled(game: Game, causes: Sequence[str], *, permutations: int = PERMUTATIO
 
 
 def _added(play: Game, order: Sequence[str]) -> dict[str, Values]:
-    """Return what each cause adds to those before it."""
+    """Return what each cause adds to the previous ones."""
     added: dict[str, Values] = {}
     before, there = play(frozenset()), frozenset[str]()
     for cause in order:

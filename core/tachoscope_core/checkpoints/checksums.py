@@ -76,7 +76,7 @@ def open_file_checksum(
 
 
 def _chunks(file: FileIO, chunk_bytes: int) -> Iterator[memoryview]:
-    """Yield what is in a file, each chunk until the next is asked for; the next one is read meanwhile, by another thread."""
+    """Yield a file's chunks, each until the next is requested; a thread reads ahead."""
     buffers = [memoryview(bytearray(chunk_bytes)) for _ in range(2)]
     with ThreadPoolExecutor(1, thread_name_prefix="tachoscope-read") as reader:
         reading = reader.submit(file.readinto, buffers[0])
@@ -93,6 +93,6 @@ def version(status: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def _forget(file: FileIO, offset: int, length: int) -> None:
-    """Let the page cache forget a part of the file, to its end if `length` is 0."""
+    """Drop a part of the file from the page cache, to its end if `length` is 0."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file.fileno(), offset, length, os.POSIX_FADV_DONTNEED)

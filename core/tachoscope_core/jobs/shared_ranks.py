@@ -75,7 +75,7 @@ def _of_attempt(members: Sequence[RankClaim]) -> list[SharedRank]:
 
 
 def _lanes(same: Sequence[RankClaim]) -> list[list[RankClaim]]:
-    """Put processes that ran one after the other into one lane, in the order in which they were started."""
+    """Put processes that ran one after another into one lane, in start order."""
     lanes: list[list[RankClaim]] = []
     for claim in sorted(same, key=lambda one: (one.start.process_time or one.begin, one.start.pid, one.start.writer)):
         lane = next((lane for lane in lanes if not any(_together(claim, other) for other in lane)), None)

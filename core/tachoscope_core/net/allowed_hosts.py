@@ -61,7 +61,7 @@ def is_in_networks(address: str, networks: Iterable[ipaddress.IPv4Network | ipad
 
 
 def _split(host: str) -> tuple[str, str]:
-    """Return name and port of a Host; the name without the brackets of IPv6, in small letters."""
+    """Return name and port of a Host in lower case, without the brackets of IPv6."""
     head, colon, tail = host.rpartition(":")
     if not colon or host.endswith("]"):
         return _bare(host), "80"

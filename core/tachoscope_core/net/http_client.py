@@ -191,7 +191,7 @@ class _Incoming(io.RawIOBase):
 
 
 def _connect(address: tuple[str, int], deadline: float) -> socket.socket:
-    """Connect to the first address of a host that answers; the time is for all together."""
+    """Connect to the first address of a host that answers, within one deadline."""
     failure: OSError = OSError(f"{address[0]!r} has no address")
     for family, kind, protocol, _, found in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
         connection = socket.socket(family, kind, protocol)

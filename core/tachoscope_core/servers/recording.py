@@ -48,7 +48,7 @@ def write(path: Path, looks: Iterable[tuple[Snapshot, str]], server: Catalogue |
 
 
 def _texts(looks: Iterable[tuple[Snapshot, str]], server: Catalogue | None) -> Iterator[str]:
-    """Yield what is written: the head, then each look; looks before the first page wait for it, since the head says whose it is."""
+    """Yield the head and each look; looks before the first page wait, since the head names the server."""
     waiting: list[str] = []
     kept: tuple[str, ...] = ()
     for look, page in looks:
@@ -109,7 +109,7 @@ def _look(head: str, page: str, server: Catalogue | None, path: Path) -> Snapsho
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield each line that is ours and the lines up to the next; of a file that is cut off not the last of them."""
+    """Yield each of our lines with those up to the next; not the last one of a truncated file."""
     head, page = "", list[str]()
     try:
         for line in _lines(path):

@@ -232,7 +232,7 @@ def _read(store: Store, path: str, kind: type[_T]) -> _T | None:
 
 
 def _write(store: Store, folder: str, name: str, document: Any) -> None:
-    """Write a document; nobody reads half of it."""
+    """Write a document atomically."""
     path, data = f"{folder}/{name}", msgspec.json.encode(document)
     try:
         store.files.makedirs(folder, exist_ok=True)

@@ -52,13 +52,13 @@ def recent_segments(store: Store, job: str, *, since: float, until: float, over:
 
 
 def _days(since: float, until: float) -> list[str]:
-    """Return the names of the days' folders from a day before the window to a day after it: clocks of nodes differ."""
+    """Return the days from one before the window to one after it, since clocks differ."""
     first, last = (datetime.fromtimestamp(max(time, 0.0), UTC).date() for time in (since, until))
     return [f"date={first + timedelta(days=number)}" for number in range(-1, (last - first).days + 2)]
 
 
 def _last_seconds(found: dict[str, float], over: float) -> dict[str, float]:
-    """Return the objects of the `over` seconds until each writer wrote last; given are the times at which objects were written."""
+    """Return the objects of each writer's last `over` seconds; given are the times of writing."""
     newest: dict[str, float] = {}
     for path, time in found.items():
         writer = path[:-_TAIL].rpartition("/")[2]
@@ -85,7 +85,7 @@ def _folders(path: str) -> list[str]:
 
 
 def _newest(host: str, since: float) -> Iterator[tuple[str, float]]:
-    """Yield the objects of a host's folder that were written since, and when: of each writer from its last one back."""
+    """Yield a host's objects written since then, with times: each writer from its last back."""
     by_writer: dict[str, list[str]] = defaultdict(list)
     for name in os.listdir(host):
         by_writer[name[:-_TAIL]].append(name)
@@ -104,7 +104,7 @@ def _remote(store: Store, root: str, days: list[str], since: float) -> dict[str,
 
 
 def _firsts(store: Store, root: str, found: Iterable[str]) -> Iterator[str]:
-    """Yield the first objects of the writers of which others were found, of whatever day."""
+    """Yield the first objects of the found writers, of any day."""
     writers = {(path.split("/")[-2], path.rsplit("/", 1)[-1][:-_TAIL]) for path in found}
     writers -= {(path.split("/")[-2], path.rsplit("/", 1)[-1][:-_TAIL]) for path in found if path.endswith(_FIRST)}
     days = sorted((entry["name"] for entry in store.files.ls(root, detail=True)), reverse=True) if writers else []

@@ -229,7 +229,7 @@ def save(path: Path, job: str, shards: Mapping[str, Shard]) -> None:
 
 
 def _folder(path: Path) -> int:
-    """Return a descriptor of the folder, made if need be: every user may write to it, none can replace another's files."""
+    """Return a descriptor of the folder, created if missing: all users may write, none can replace another's files."""
     make_root(path.parent)
     try:
         path.mkdir()

@@ -48,7 +48,7 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
         return descriptor
 
     def _folder(self, path: str, *, make: bool = False) -> int:
-        """Return a descriptor of a folder below the root, reached step by step: nobody can put a link in the way meanwhile."""
+        """Return a descriptor of a folder below the root, opened step by step so that no link can intervene."""
         if path != self.root and not path.startswith(f"{self.root}/"):
             raise OSError(errno.EXDEV, "outside of the store", path)
         if make:

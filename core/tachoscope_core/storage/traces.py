@@ -137,7 +137,7 @@ def _copied(store: Store, file: Path, temporary: str, path: str, progress: Progr
 
 
 def _uploaded(store: Store, file: Path, path: str, progress: Progress | None) -> None:
-    """Write an object in parts; an object store shows it when the last one is there."""
+    """Write an object in parts; an object store shows it once complete."""
     with file.open("rb") as source:
         target = store.files.open(path, "wb")
         try:

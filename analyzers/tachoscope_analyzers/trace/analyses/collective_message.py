@@ -42,7 +42,7 @@ class Arguments:
         return self._values[name]
 
     def _complete_groups(self, groups: dict[str, Group]) -> None:
-        """Take what an event does not say about its process group from the description of the trace."""
+        """Complete process groups from the trace's own description."""
         told = self._values
         if len(groups) == 1:
             told["group"] = np.where(told["group"] == "", next(iter(groups)), told["group"]).astype(object)
@@ -80,7 +80,7 @@ def _bytes_by_arguments(arguments: Arguments, kinds: Array) -> Rows:
 
 
 def _bytes_by_shapes(trace: Trace, rows: Rows) -> Rows:
-    """Return the bytes of the tensors that events were given, -1 where shapes or types are not known."""
+    """Return the bytes of events' tensors, -1 if shapes or types are unknown."""
     places = _place(np.asarray(trace.operators["row"], dtype=np.int64), rows)
     keys = list(zip(*(texts_of(trace, trace.operators, column, places) for column in ("shapes", "types")), strict=True))
     known = {key: _tensor_bytes(*key) for key in set(keys)}
@@ -114,7 +114,7 @@ def _numbers_of(table: Columns, column: str, places: Rows) -> Rows:
 
 
 def _first_found(owners: Rows, candidates: list[Rows]) -> Rows:
-    """Return where in `owners` the first of the candidates stands that is in it, -1 for none."""
+    """Return the index in `owners` of the first candidate found there, -1 for none."""
     found = np.full(len(candidates[0]), -1, dtype=np.int64)
     for rows in candidates:
         found = np.where(found >= 0, found, _place(owners, rows))
@@ -122,7 +122,7 @@ def _first_found(owners: Rows, candidates: list[Rows]) -> Rows:
 
 
 def _place(owners: Rows, wanted: Rows) -> Rows:
-    """Return where each row stands among sorted ones, -1 where it does not."""
+    """Return the index of each row among sorted ones, -1 if absent."""
     if not len(owners):
         return np.full(len(wanted), -1, dtype=np.int64)
     place = np.minimum(np.searchsorted(owners, wanted), len(owners) - 1)

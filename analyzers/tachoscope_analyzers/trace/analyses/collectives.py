@@ -176,7 +176,7 @@ def _table(view: TraceView, found: _CollectiveColumns) -> pd.DataFrame:
 
 
 def _kinds(view: TraceView, rows: Rows, arguments: Arguments, annotation: Rows) -> Array:
-    """Return the kind of each: by its arguments, else by the annotation around its launch, else by its own name."""
+    """Return the kind of each collective: from its arguments, the annotation around its launch, or its name."""
     trace = view.trace
     kinds = _mapped(trace.names(rows), lambda name: host_collective(name)[1] or collective_kind(name))
     annotated = np.where(annotation >= 0, trace.names(annotation), "") if len(rows) else kinds

@@ -175,7 +175,7 @@ def _links(view: TraceView) -> Iterator[Note]:
 
 
 def _graphs(view: TraceView) -> Iterator[Note]:
-    """Profilers may record but some of a graph's replays; a graph of which none has work may be empty."""
+    """Yield notes on CUDA graphs: profilers may record only some replays; a graph without any work may be empty."""
     trace, calls = view.trace, runtime_calls(view)
     graphs = calls[is_graph_launch(trace, calls)]
     recorded = np.isin(trace.events["correlation"][graphs], trace.events["correlation"][view.work.row])

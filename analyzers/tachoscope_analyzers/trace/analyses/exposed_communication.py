@@ -66,6 +66,6 @@ class Computing:
 
 
 def _places(table: pd.DataFrame) -> list[tuple[str, int]]:
-    """Return where collectives ran: (side, device), launches apart."""
+    """Return the places of collectives, (side, device), launches separately."""
     places = set(zip(table["side"].tolist(), table["device"].tolist(), strict=True))
     return sorted(place for place in places if place[0] != "launch")

@@ -95,7 +95,7 @@ def _kernels(view: TraceView, device: int) -> npt.NDArray[np.bool_]:
 
 
 def _by_step(view: TraceView, lost: npt.NDArray[np.float64], starts: Rows, ends: Rows) -> Matrix:
-    """Return the sum over the kernels that begin in each step, in seconds."""
+    """Return the sum over the kernels that start in each step, in seconds."""
     work = view.work
     step = np.searchsorted(starts, work.start, side="right") - 1
     inside = (step >= 0) & (work.start < ends[np.maximum(step, 0)])

@@ -160,7 +160,7 @@ def in_graph(view: TraceView) -> Flags:
 
 
 def _first_of_launch(view: TraceView) -> Flags:
-    """Return which device events are the earliest of those that one call launched, shape (D,)."""
+    """Return which device events are the earliest of their launch call, shape (D,)."""
     work = view.work
     order = np.lexsort((work.start, work.launch))
     launch = work.launch[order]
@@ -195,7 +195,7 @@ def _spread(name: str, values: Nanoseconds) -> dict[str, float]:
 
 
 def _queued(view: TraceView) -> tuple[Rows, Rows, Nanoseconds, Nanoseconds]:
-    """Return device, stream, and begin and end in the queue, of all work whose launch is known."""
+    """Return device, stream, and queue interval of all work with a known launch."""
     work = view.work
     known = work.launch >= 0
     launched = np.minimum(view.trace.start[work.launch[known]], work.start[known])

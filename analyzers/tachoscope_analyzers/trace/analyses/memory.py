@@ -161,7 +161,7 @@ def _first(patterns: tuple[tuple[str, str], ...], text: str, otherwise: str) -> 
 
 
 def _sizes(view: TraceView) -> npt.NDArray[np.int64]:
-    """Return the bytes of each piece of device work, -1 where the trace does not tell, shape (D,)."""
+    """Return the bytes of each piece of device work, -1 if unknown, shape (D,)."""
     work = view.work
     if not len(view.trace.device):
         return np.full(len(work), -1, dtype=np.int64)

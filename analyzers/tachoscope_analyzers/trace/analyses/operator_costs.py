@@ -176,7 +176,7 @@ def _each(value: Any, count: int) -> list[int]:
 
 
 def _attention_shape(call: OperatorCall, arguments: Arguments) -> tuple[int, int, int, int, float]:
-    """Return batch x heads, queries x keys, the depths of keys and of values, and the share of it that is computed."""
+    """Return batch x heads, queries x keys, the depths of keys and values, and the computed share."""
     first = arguments["query"]
     lengths = arguments.get("lengths")
     if lengths is not None and call.shapes[lengths]:
@@ -229,7 +229,7 @@ def _read_and_written(call: OperatorCall, _: Arguments) -> tuple[float, float]:
 
 
 def _broadcast(shapes: list[Shape]) -> Shape:
-    """Return the shape that several broadcast to; ValueError where they do not."""
+    """Return the common broadcast shape; ValueError without one."""
     longest = max((len(shape) for shape in shapes), default=0)
     padded = [[1] * (longest - len(shape)) + shape for shape in shapes]
     sizes = [{size for size in column if size != 1} or {1} for column in zip(*padded, strict=True)]

@@ -73,7 +73,7 @@ def largest(paths: pd.DataFrame, column: str, most: int) -> pd.DataFrame:
 
 
 def _paths(view: TraceView, rows: Array) -> tuple[Array, Array, list[slice]]:
-    """Return each path's parent, each event's path, and which paths are at each depth."""
+    """Return each path's parent, each event's path, and the paths by depth."""
     trace, around = view.trace, view.operator_of
     steps = np.array([PROFILER_STEP.match(text) is not None for text in trace.strings], dtype=bool)
     code = np.where(steps[trace.events["name"][rows]], int(np.argmax(steps)) if len(steps) else 0, trace.events["name"][rows])

@@ -87,7 +87,7 @@ _KERNELS = ["kernel", "operator", "position", "count", "total_ns"]
 
 
 def _launchers(view: TraceView, chosen: Rows) -> tuple[npt.NDArray[Any], Rows]:
-    """Return the operator that launched each piece of work, and the work's place among all that the same call of it launched."""
+    """Return the operator that launched each piece of work, and the work's index within its launch call."""
     trace, launch = view.trace, view.work.launch[chosen]
     operator = np.where(launch >= 0, view.operator_of[launch], -1) if len(view.operator_of) else launch
     unknown = np.where(launch >= 0, NO_OPERATOR, NO_LAUNCH)
@@ -145,7 +145,7 @@ def _mapped(texts: npt.NDArray[Any], function: Any) -> npt.NDArray[Any]:
 
 
 def _capped(table: pd.DataFrame, key: str, by: str) -> pd.DataFrame:
-    """Return the longest rows, and one for all others, so that sums stay what they are."""
+    """Return the longest rows, and one for all others, so that sums are kept."""
     table = table.sort_values([by, key], ascending=[False, True], kind="stable", ignore_index=True)
     if len(table) <= MOST_ROWS:
         return table

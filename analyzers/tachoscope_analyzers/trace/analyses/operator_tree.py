@@ -64,7 +64,7 @@ def by_module(view: TraceView, *, per_step: bool = False) -> pd.DataFrame:
 
 
 def _table(view: TraceView, rows: Rows, around: Rows, *, per_step: bool) -> pd.DataFrame:
-    """Return the table of the events `rows`, where `around` is the innermost of them around each event (-1: none)."""
+    """Return the table of `rows`, where `around` is the innermost of them around each event (-1: none)."""
     trace, work = view.trace, view.work
     device = np.zeros(len(trace.kind) + 1, dtype=np.int64)  # the last one takes what is launched in none
     at = np.where(work.launch >= 0, around[np.maximum(work.launch, 0)], -1) if len(work) else work.launch
@@ -103,7 +103,7 @@ def _table(view: TraceView, rows: Rows, around: Rows, *, per_step: bool) -> pd.D
 
 
 def _unlinked(view: TraceView, at: Rows, *, per_step: bool) -> pd.DataFrame:
-    """Return the rows for device work that was launched in no operator."""
+    """Return rows for device work launched outside of operators."""
     work = view.work
     lost = np.flatnonzero(at < 0)
     frame = pd.DataFrame({"step": _number(view, work.start[lost]), "self_device_ns": work.end[lost] - work.start[lost], "count": 1})
@@ -119,7 +119,7 @@ def _number(view: TraceView, times: Array) -> Array:
 
 
 def _with_inner(rows: Rows, around: Rows, own: Array) -> Array:
-    """Return the sums over each event and all within it."""
+    """Return sums over each event and all events within it."""
     total = own.copy()
     depth = np.zeros(len(rows), dtype=np.int64)
     at = around[rows] if len(rows) else rows
@@ -133,7 +133,7 @@ def _with_inner(rows: Rows, around: Rows, own: Array) -> Array:
 
 
 def _recursive(view: TraceView, rows: Rows, around: Rows) -> npt.NDArray[np.bool_]:
-    """Return which events stand within another one of the same name."""
+    """Return which events are nested in another of the same name."""
     name = view.trace.events["name"]
     found = np.zeros(len(rows), dtype=bool)
     at = around[rows] if len(rows) else rows

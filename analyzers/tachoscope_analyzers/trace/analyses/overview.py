@@ -159,7 +159,7 @@ def _thread(trace: Trace, code: int, rows: npt.NDArray[np.int64], bounds: Nanose
 
 
 def _in_turn(start: Nanoseconds, end: Nanoseconds, parts: Sequence[Flags], bounds: Nanoseconds) -> list[Nanoseconds]:
-    """Return how much of each bin events of each part cover that none of the parts before it do."""
+    """Return how much of each bin each part covers that no earlier part does."""
     found: list[Nanoseconds] = []
     before, together = np.zeros(len(bounds) - 1, dtype=np.int64), np.zeros(len(start), dtype=bool)
     for part in parts:
@@ -175,7 +175,7 @@ def _covered(times: Intervals, bounds: Nanoseconds) -> Nanoseconds:
 
 
 def _row(name: str, names: tuple[str, ...], times: Sequence[Nanoseconds], bounds: Nanoseconds) -> Row:
-    """Return a row of the times of disjoint sets; the last state takes what is in none of them."""
+    """Return a row of the times of disjoint sets; the last state takes the rest."""
     rest = np.diff(bounds) - sum(times, np.zeros(len(bounds) - 1, dtype=np.int64))
     assert (rest >= 0).all(), "sets of time that are disjoint cannot cover more than there is"
     return Row(name, names, np.stack([*times, rest], axis=1))

@@ -82,7 +82,7 @@ def coverage(view: TraceView) -> pd.DataFrame:
 
 
 def _owners(view: TraceView) -> tuple[Rows, Rows, pd.DataFrame]:
-    """Return the modelled operator of each device event (-1: none), the number of the cost of each event (-1), and the costs."""
+    """Return the modelled operator of each device event (-1: none), the index of its cost (-1), and the costs."""
     rows, number, costs = _costs(view)
     of_event = np.full(max(len(view.trace.events), 1), -1, dtype=np.int64)
     of_event[rows] = number
@@ -98,7 +98,7 @@ def _owners(view: TraceView) -> tuple[Rows, Rows, pd.DataFrame]:
 
 
 def _crosses_the_bus(view: TraceView) -> npt.NDArray[np.bool_]:
-    """Return which device events are copies from or to the host: the device's memory is not what bounds those."""
+    """Return which device events are copies from or to the host, which device memory does not limit."""
     work = view.work
     found = np.zeros(len(work), dtype=bool)
     copies = np.flatnonzero(work.kind == Kind.MEMCPY)
@@ -108,7 +108,7 @@ def _crosses_the_bus(view: TraceView) -> npt.NDArray[np.bool_]:
 
 
 def _costs(view: TraceView) -> tuple[Rows, Rows, pd.DataFrame]:
-    """Return the operators whose work is known, and for each the number of its cost; calls with the same arguments share one."""
+    """Return the operators with known work, the cost index of each, and the costs; equal arguments share one."""
     trace, table = view.trace, view.trace.operators
     rows = np.asarray(table["row"])
     used = np.unique(trace.events["name"][rows])
@@ -134,7 +134,7 @@ def _costs(view: TraceView) -> tuple[Rows, Rows, pd.DataFrame]:
 
 
 def _grouped(columns: list[npt.NDArray[np.int32]]) -> tuple[Rows, Rows]:
-    """Return the number of each row's group of equal values, and one row of each group."""
+    """Return each row's group of equal values, and one row of each group."""
     number = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         number = np.unique(number * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1].reshape(-1)
@@ -171,7 +171,7 @@ def _rated(view: TraceView, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _precision(peaks: Peaks, dtype: str, kernel: str, tflops: float) -> str:
-    """Return what an operator computed in: its kernel's name tells more than its type, since fp32 may be multiplied as tf32."""
+    """Return an operator's precision: the kernel's name is more exact than its type, since fp32 may be multiplied as tf32."""
     told = precision_of(kernel)
     precision = precision_of_type(dtype)
     if not np.isnan(peaks.tflops_of(told)):

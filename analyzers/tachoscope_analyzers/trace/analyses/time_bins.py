@@ -42,7 +42,7 @@ def binned(time: Nanoseconds, value: Values, bounds: Nanoseconds) -> BinnedQuant
 
 
 def _before(time: Nanoseconds, value: Values, moments: Nanoseconds) -> Values:
-    """Return the integral from the first value to each moment, in units of the value times ns."""
+    """Return the integral up to each moment, in units of the value times ns."""
     whole = np.append(0.0, np.cumsum(value[:-1] * np.diff(time)))
     place = np.maximum(np.searchsorted(time, moments, side="right") - 1, 0)
     return np.asarray(whole[place] + value[place] * np.maximum(moments - time[place], 0))

@@ -89,7 +89,7 @@ def _by_operator(table: pd.DataFrame, _: str) -> pd.Series[str]:
 def _compared(
     tables: tuple[pd.DataFrame, pd.DataFrame], name: str, steps: tuple[int, int], total: str, tiers: tuple[tuple[str, _Key], ...]
 ) -> pd.DataFrame:
-    """Put rows side by side: by name, then what is left by each tier's key; what shares a key on one side is one row."""
+    """Join rows by name, then the rest by each tier's key; rows that share a key are merged."""
     left = [table.reset_index(drop=True) for table in tables]
     rows: list[dict[str, object]] = []
     for matched, key in (("exact", _by(str)), *tiers):

@@ -41,7 +41,7 @@ def _note(means: str) -> QualityNote:
 
 
 def _unlike(job: JobTraces, baseline: JobTraces, found: TraceDiff) -> Iterator[str]:
-    """Yield why the two may not be the same work, so that differences have other reasons than what was changed."""
+    """Yield why the two may not be the same work, so that differences have other causes."""
     if len(job.summaries) != len(baseline.summaries):
         yield f"{_counted(baseline)} in the baseline, {len(job.summaries)} in the other: what they exchange and wait for differs"
     devices = [sorted(set(one.ranks["device"]) - {""}) for one in (baseline, job)]

@@ -40,7 +40,7 @@ def input_pauses(trace: Trace, steps: Steps, silent: Intervals) -> Intervals:
 
 
 def _forward_starts(trace: Trace) -> Nanoseconds:
-    """Return the starts of the operators that a backward pass follows (autograd gives both one number), sorted."""
+    """Return the sorted starts of operators with a backward pass (autograd gives both one number)."""
     table = trace.operators
     known = (table["sequence"] >= 0) & (trace.kind[table["row"]] == Kind.CPU_OP)
     backward = known & (table["forward_thread"] > 0)

@@ -141,7 +141,7 @@ def pieces_of(view: TraceView, device: int, start: int, end: int) -> IdlePieces:
 
 
 def _pauses(found: _DeviceGaps, silent: Intervals) -> Intervals:
-    """Return the long silences of the host before it launched what ended the gap; without that launch they tell nothing."""
+    """Return long silences of the host before the launch that ended a gap; without that launch they say nothing."""
     gap = np.searchsorted(found.time.starts, silent.starts, side="right") - 1
     kept = (silent.ends - silent.starts >= LEAST_PAUSE_NS) & (found.launch[gap] >= 0)
     return Intervals(silent.starts[kept], silent.ends[kept])
@@ -169,7 +169,7 @@ def _gaps(view: TraceView, device: int, start: int, end: int) -> _DeviceGaps:
 
 
 def _joined(view: TraceView, found: _DeviceGaps, parts: list[tuple[Intervals, int, Rows | None]], other: Intervals) -> IdlePieces:
-    """Return all pieces in order of time; those that no name explains get the cause of their gap."""
+    """Return all pieces by time; those without a named cause get the cause of their gap."""
     gap_of_other = np.searchsorted(found.time.starts, other.starts, side="right") - 1
     start = np.concatenate([part.starts for part, _, _ in parts] + [other.starts])
     end = np.concatenate([part.ends for part, _, _ in parts] + [other.ends])
@@ -182,7 +182,7 @@ def _joined(view: TraceView, found: _DeviceGaps, parts: list[tuple[Intervals, in
 
 
 def _by_order(view: TraceView, found: _DeviceGaps) -> npt.NDArray[np.int64]:
-    """Return the cause of each gap, from when its next kernel was launched."""
+    """Return the cause of each gap by the time its next kernel was launched."""
     trace, time, launch = view.trace, found.time, found.launch
     known = launch >= 0
     begin = np.where(known, trace.start[launch], 0) if len(launch) else launch

@@ -62,7 +62,7 @@ def places_of(view: TraceView, time: Intervals, steps: int, what: str) -> tuple[
 
 
 def _frames(view: TraceView, moments: Nanoseconds) -> list[str]:
-    """Return `, in <innermost frame>, at <line of the program>` at each moment on the thread that has most frames, else ""."""
+    """Return `, in <innermost frame>, at <line of the program>` at each moment on the thread with most frames, else ""."""
     trace = view.trace
     rows = np.flatnonzero(trace.kind == Kind.PYTHON)
     if not len(rows):
@@ -108,7 +108,7 @@ def odd_gaps(view: TraceView, pieces: IdlePieces, steps: int) -> Iterator[Eviden
 
 
 def _host_meanwhile(view: TraceView, start: int, end: int) -> tuple[str, float]:
-    """Return the runtime call, else the operator, of a driving thread that took most of a stretch, and its share of it."""
+    """Return the runtime call, else operator, that took most of a stretch on a driving thread, and its share."""
     trace = view.trace
     driving = np.isin(trace.events["track"], view.host.tracks)
     for kind in (Kind.RUNTIME, Kind.CPU_OP):

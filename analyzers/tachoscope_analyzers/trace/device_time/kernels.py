@@ -129,7 +129,7 @@ def _statistics(frame: pd.DataFrame, keys: list[str], sums: tuple[str, ...] = ()
 
 
 def _device_column(trace: Trace, work: DeviceWork, column: str) -> npt.NDArray[np.float64]:
-    """Return a column of the device table for each piece of work, -1 where the trace does not tell, shape (D,)."""
+    """Return a column of the device table for each piece of work, -1 if unknown, shape (D,)."""
     if not len(trace.device):
         return np.full(len(work), -1.0)
     return np.where(work.place >= 0, trace.device[column][work.place], -1.0)
@@ -142,13 +142,13 @@ def _weighted(values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]) -
 
 
 def _launch_names(trace: Trace, work: DeviceWork) -> npt.NDArray[np.object_]:
-    """Return the name of the call that launched each piece of work, empty for none, shape (D,)."""
+    """Return the name of each piece of work's launch call, empty for none, shape (D,)."""
     code = np.where(work.launch >= 0, trace.events["name"][work.launch], 0) if len(work) else np.zeros(0, dtype=np.int64)
     return np.asarray(trace.strings[code])
 
 
 def _tensor_core_use(trace: Trace, work: DeviceWork) -> npt.NDArray[np.int8]:
-    """Return 1 for kernels that use the matrix units, 0 for matrix kernels that do not, -1 for all others, shape (D,)."""
+    """Return 1 for kernels that use tensor cores, 0 for other matrix kernels, -1 for the rest, shape (D,)."""
     number = {"yes": 1, "no": 0}
     codes, place = np.unique(trace.events["name"][work.row], return_inverse=True)
     use = np.array([number.get(tensor_cores_of(text), -1) for text in trace.strings[codes]], dtype=np.int8)

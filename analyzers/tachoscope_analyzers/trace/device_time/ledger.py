@@ -148,7 +148,7 @@ def _together(one: Intervals, other: Intervals) -> tuple[npt.NDArray[np.int64], 
 
 
 def _exposed_across(view: TraceView, device: int, time: DeviceTime) -> Intervals:
-    """Return the exposed copies that cross between host and device, or between devices."""
+    """Return the exposed copies between host and device, or between devices."""
     work = view.work
     mine = np.flatnonzero((work.device == device) & (work.kind == Kind.MEMCPY))
     mine = mine[_matching(view, work.row[mine], _ACROSS)]
@@ -156,7 +156,7 @@ def _exposed_across(view: TraceView, device: int, time: DeviceTime) -> Intervals
 
 
 def _matching(view: TraceView, rows: Rows, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-    """Return which events' names begin with a pattern, shape of `rows`."""
+    """Return which events' names start with a pattern, shape of `rows`."""
     codes, place = np.unique(view.trace.events["name"][rows], return_inverse=True)
     found = np.array([pattern.match(text) is not None for text in view.trace.strings[codes]], dtype=bool)
     return np.asarray(found[place.reshape(-1)] if len(codes) else found)

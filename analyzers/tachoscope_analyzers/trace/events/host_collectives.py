@@ -63,7 +63,7 @@ def levels_above(rows: Rows, operator_of: Rows) -> list[Rows]:
 
 
 def _noted(trace: Trace) -> Rows:
-    """Return the rows of host events that carry the arguments of a collective."""
+    """Return the host events with the arguments of a collective."""
     rows = np.asarray(trace.collectives["row"], dtype=np.int64)
     if not len(rows):
         return rows

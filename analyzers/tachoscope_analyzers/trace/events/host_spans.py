@@ -103,7 +103,7 @@ def host_spans(trace: Trace, work: DeviceWork) -> HostSpans:
 
 
 def _rows_by_cause(trace: Trace) -> dict[str, Rows]:
-    """Return the events of each cause that names tell, sorted; each name is looked at once."""
+    """Return the events of each cause that names reveal, sorted; each name is tested once."""
     texts = trace.strings.tolist()
     codes = np.array([code for code, text in enumerate(texts) if _ANY.match(text)], dtype=np.int64)
     place = np.full(len(texts), -1, dtype=np.int64)
@@ -119,7 +119,7 @@ def _rows_by_cause(trace: Trace) -> dict[str, Rows]:
 
 
 def _driving_tracks(trace: Trace, work: DeviceWork, marks: Rows) -> npt.NDArray[np.int64]:
-    """Return the threads that launch device work or carry the steps' marks; all host threads where none is known to."""
+    """Return the threads that launch device work or carry step marks; all host threads if none does."""
     launches = work.launch[work.launch >= 0]
     track = trace.events["track"]
     if len(launches):

@@ -42,7 +42,7 @@ def cut_by_operator(trace: Trace, track: Array, start: Array, end: Array, also: 
 
 
 def _timeline(trace: Trace, thread: int, start: Array, end: Array, also: Array) -> tuple[Array, Array]:
-    """Return moments at which a thread's innermost event changes within the stretches, and which it then is."""
+    """Return moments at which a thread's innermost event changes within the stretches, and the event from then on."""
     chosen = np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION))
     chosen[also] = True
     rows = np.flatnonzero(chosen & (trace.events["track"] == thread) & (trace.events["duration"] > 0))

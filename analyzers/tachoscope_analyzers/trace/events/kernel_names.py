@@ -24,7 +24,7 @@ def _table() -> dict[str, Any]:
 
 @cache
 def _rules(about: str) -> list[tuple[str, re.Pattern[str]]]:
-    """Return the patterns of a part of `kernel_classes.yaml`, in its order."""
+    """Return the patterns of a section of `kernel_classes.yaml`, in order."""
     if about == "tensor_cores":
         return [(answer, _any(_table()[about][answer]["patterns"])) for answer in ("yes", "no")]
     return [(entry.get("class", entry["name"]), _any(entry["patterns"])) for entry in _table()[about]]
@@ -65,7 +65,7 @@ def _matrix_fact(name: str, rules: str) -> str:
 
 
 def _without_arguments(name: str) -> str:
-    """Return a name without the arguments of its function, among which other kernels' types stand."""
+    """Return a name without its arguments, which contain other kernels' types."""
     depth = 0
     for place, letter in enumerate(name):
         depth += (letter == "<") - (letter == ">")

@@ -90,7 +90,7 @@ def launches_of(trace: Trace, rows: Rows) -> Rows:
 
 
 def _ids_of_processes(ids: Rows, wanted: Rows, caller: Rows, own: Rows) -> tuple[Rows, Rows]:
-    """Return ids of calls and device events that differ between the processes of a merged file."""
+    """Return ids of calls and device events that are unique across the processes of a merged file."""
     _, number = np.unique(np.append(ids, wanted), return_inverse=True)
     together = number * (int(max(caller.max(), own.max())) + 1) + np.append(caller, own)
     return together[: len(ids)], np.where(wanted >= 0, together[len(ids) :], -1)

@@ -92,7 +92,7 @@ def _share_ids(trace: Trace, calls: Rows, process: Rows, hosts: Rows) -> bool:
 
 
 def _middles(rows: Rows, process: Rows, wanted: Rows) -> tuple[Rows, Rows]:
-    """Return the middle one of each process's rows, and the process, for those that are wanted."""
+    """Return the middle row of each wanted process, and the process."""
     order = np.lexsort((rows, process))
     found, first, counts = np.unique(process[order], return_index=True, return_counts=True)
     kept = np.isin(found, wanted)

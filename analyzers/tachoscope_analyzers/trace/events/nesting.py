@@ -42,13 +42,13 @@ def depths(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) -
 
 
 def _open_before(begin: Nanoseconds, finish: Nanoseconds) -> Rows:
-    """Return how many earlier events have not ended where each begins; they are in order, the outer ones first."""
+    """Return how many earlier events are still open at each start; sorted, outer ones first."""
     closing = finish > begin  # an empty event has nothing in it
     return np.asarray(np.cumsum(closing) - closing - np.searchsorted(np.sort(finish[closing]), begin, side="right"))
 
 
 def _keys(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
-    """Return starts and ends as numbers that are in order of track and then of time."""
+    """Return starts and ends as numbers sorted by track, then time."""
     if not len(start):
         return start, end
     first = start.min()
@@ -61,7 +61,7 @@ def _keys(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) ->
 
 
 def _outer_first(begin: Nanoseconds, finish: Nanoseconds) -> Rows:
-    """Return the order by begin, of those that begin together the longer first; traces are nearly in it, so that one pass does."""
+    """Return the order by start, longer ones first. Traces are nearly sorted, so one pass suffices."""
     order = np.argsort(begin, kind="stable")
     together = np.diff(begin[order]) == 0
     tied = (

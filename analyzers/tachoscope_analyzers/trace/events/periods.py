@@ -48,7 +48,7 @@ def marks_in_device_work(trace: Trace, work: DeviceWork) -> Nanoseconds:
 
 
 def _running_signature(place: npt.NDArray[np.int64], names: int) -> npt.NDArray[np.uint64]:
-    """Return the running sum of a random number for each name: equal differences are equal multisets, almost surely."""
+    """Return the running sum of a random number per name: equal differences are equal multisets, almost surely."""
     weights = np.random.default_rng(0).integers(0, 1 << 63, size=names, dtype=np.uint64)
     return np.append(np.uint64(0), np.cumsum(weights[place], dtype=np.uint64))
 
@@ -62,13 +62,13 @@ def _repeats(signature: npt.NDArray[np.uint64], marks: npt.NDArray[np.int64], ke
 
 
 def _launched_apart(launches: npt.NDArray[np.int64]) -> bool:
-    """Return whether each repetition was launched by a call of its own; what repeats within one CUDA graph are layers."""
+    """Return whether each repetition has its own launch call; repeats within one CUDA graph are layers."""
     known = launches[launches >= 0]
     return len(np.unique(known)) == len(known)
 
 
 def _regular(starts: Nanoseconds, window_ns: int) -> bool:
-    """Return whether the repetitions fill the window and last about the same time."""
+    """Return whether the repetitions fill the window and have similar lengths."""
     lengths = np.diff(starts)
     if not len(lengths) or int(lengths.sum()) < _LEAST_COVERED_RATIO * window_ns:
         return False

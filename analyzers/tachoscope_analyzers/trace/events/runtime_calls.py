@@ -57,7 +57,7 @@ def roles(trace: Trace, rows: Rows) -> npt.NDArray[np.uint8]:
 
 
 def _by_name(trace: Trace, rows: Rows, of: Callable[[str], int]) -> npt.NDArray[np.uint8]:
-    """Return a number for each event that depends on its name only; each name is looked at once."""
+    """Return a number per event that depends on its name only; each name is tested once."""
     codes = trace.events["name"][rows]
     used = np.flatnonzero(np.bincount(codes, minlength=len(trace.strings)))
     table = np.zeros(len(trace.strings), dtype=np.uint8)

@@ -126,7 +126,7 @@ def named(trace: Trace, pattern: re.Pattern[str], kinds: tuple[Kind, ...]) -> Ro
 
 
 def _profiler_marks(trace: Trace, kinds: tuple[Kind, ...]) -> Rows:
-    """Return the marks of the thread that has most of them: files merged from several ranks hold one set for each."""
+    """Return the marks of the thread with most of them: merged files have a set per rank."""
     return _of_busiest_track(trace, named(trace, PROFILER_STEP, kinds))
 
 
@@ -143,7 +143,7 @@ def _of_busiest_track(trace: Trace, rows: Rows) -> Rows:
 
 
 def _inferred(trace: Trace, work: DeviceWork) -> Iterator[tuple[str, Nanoseconds, Nanoseconds]]:
-    """Yield starts and ends of steps, from the best sign of them to the worst; only what is asked for is worked out."""
+    """Yield inferred step starts and ends, best sign first; computed on demand."""
     marks = _repeating_annotation(trace)
     yield "annotation", trace.start[marks], trace.end[marks]
     ends = _optimizer_ends(trace)
@@ -157,7 +157,7 @@ def _inferred(trace: Trace, work: DeviceWork) -> Iterator[tuple[str, Nanoseconds
 
 
 def _step_track(trace: Trace) -> Rows:
-    """Return the marks on the track `Steps` that TensorFlow's and JAX's profilers write."""
+    """Return the marks on the track `Steps` of TensorFlow's and JAX's profilers."""
     tracks = [code for code, track in enumerate(trace.meta.tracks) if track.thread_name == "Steps"]
     if not tracks:
         return np.zeros(0, dtype=np.int64)
@@ -166,7 +166,7 @@ def _step_track(trace: Trace) -> Rows:
 
 
 def _repeating_annotation(trace: Trace) -> Rows:
-    """Return the annotations of one name (but for digits) and thread that are the steps: known by name first, then the widest."""
+    """Return repeated annotations (equal but for digits) of a thread that are the steps: known names first, then the widest."""
     rows = np.flatnonzero(trace.kind == Kind.ANNOTATION)
     inner = parents(trace.events["track"][rows], trace.start[rows], trace.end[rows]) >= 0
     rows = rows[~inner]
@@ -193,7 +193,7 @@ def _looks_like_steps(trace: Trace, rows: Rows, covered_ns: int) -> bool:
 
 
 def _optimizer_ends(trace: Trace) -> Nanoseconds:
-    """Return when the optimizer had stepped; of several optimizers the one that steps most rarely, once a step."""
+    """Return the ends of optimizer steps; of several optimizers those of the rarest."""
     rows = _of_busiest_track(trace, named(trace, _OPTIMIZER_STEP, _HOST_MARKS))
     if not len(rows):
         return np.zeros(0, dtype=np.int64)
@@ -203,7 +203,7 @@ def _optimizer_ends(trace: Trace) -> Nanoseconds:
 
 
 def _tiled(trace: Trace, work: DeviceWork, starts: Nanoseconds, ends: Nanoseconds, numbers: Nanoseconds, source: str) -> Steps:
-    """Return steps from marks sorted by start: each until the next one's mark, the last until its device work has ended."""
+    """Return steps from sorted marks: each ends at the next, the last with its device work."""
     first = np.append(True, starts[1:] > starts[:-1])
     starts, ends, numbers = starts[first], ends[first], numbers[first]
     following = np.append(starts[1:], np.iinfo(np.int64).max)

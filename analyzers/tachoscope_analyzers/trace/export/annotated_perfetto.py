@@ -34,12 +34,12 @@ def _ledger(view: TraceView) -> Iterator[Slice]:
 
 
 def _lane(device: int) -> str:
-    """Return the title of a device; some writers tell no number, which is -1."""
+    """Return the title of a device's lane; some writers give no number, which is -1."""
     return f"device {device}" if device >= 0 else "device"
 
 
 def _findings(view: TraceView, report: Report) -> Iterator[Slice]:
-    """Yield a slice over the steps for each finding, and one for each idle gap that it is made of."""
+    """Yield a slice over the steps for each finding, and one for each of its idle gaps."""
     steps = view.device_steps
     if not len(steps):
         return

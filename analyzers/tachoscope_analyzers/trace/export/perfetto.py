@@ -65,7 +65,7 @@ def write(
 
 @dataclass
 class _Closing:
-    """What is still to be written: the text after the events; `separate`: whether a comma must stand before another event."""
+    """What is still to be written: the text after the events; `separate`: a comma must precede another event."""
 
     text: bytes
     separate: bool
@@ -73,7 +73,7 @@ class _Closing:
 
 @contextmanager
 def _written(out: Path) -> Iterator[BinaryIO]:
-    """Give a file to write to; it gets its name when all is written, and goes when something fails."""
+    """Open a file to write, which gets its name when complete and is removed on failure."""
     unfinished = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with unfinished.open("wb") as raw:
@@ -104,7 +104,7 @@ def _copy(path: Path, file: BinaryIO) -> _Closing:
 
 
 def _reemit(trace: Trace, file: BinaryIO) -> _Closing:
-    """Write the events from the columns: their times, names, tracks, and what links launches to device work."""
+    """Write the events from the columns: times, names, tracks, and launch links."""
     file.write(b'{"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": [\n')
     separate = False
     for number, track in enumerate(trace.meta.tracks):
@@ -152,7 +152,7 @@ def _tracks(trace: Trace, ledger: Iterable[Slice], findings: Iterable[Slice], pa
 
 
 def _lanes(kind: str, slices: Iterable[Slice]) -> Iterator[tuple[str, Iterable[Slice]]]:
-    """Yield tracks with their titles; slices that overlap stand on tracks of their own, for a track can only show nested ones."""
+    """Yield tracks with titles; overlapping slices get separate tracks, since a track only shows nested ones."""
     lanes: dict[str, list[list[Slice]]] = {}
     for one in sorted(slices, key=lambda one: (one.start_ns, -one.end_ns)):
         tracks = lanes.setdefault(one.lane, [])
@@ -167,7 +167,7 @@ def _lanes(kind: str, slices: Iterable[Slice]) -> Iterator[tuple[str, Iterable[S
 
 
 def _path_slices(path: pd.DataFrame) -> Iterator[Slice]:
-    """Yield the segments of a critical path, those of the host's own work that follow on one another as one."""
+    """Yield the segments of a critical path, consecutive host work as one."""
     joined = _joined(path)
     for first in range(0, len(joined), _EVENTS_AT_ONCE):
         part = joined.iloc[first : first + _EVENTS_AT_ONCE]
@@ -191,7 +191,7 @@ def _joined(path: pd.DataFrame) -> pd.DataFrame:
 
 
 def _arrows(trace: Trace, path: pd.DataFrame) -> Iterator[bytes]:
-    """Yield arrows between the trace's own events wherever the path goes from one thread or stream to another."""
+    """Yield arrows between events where the path changes thread or stream."""
     known = path[path["row"] >= 0]
     rows = known["row"].to_numpy(dtype=np.int64)
     tracks = trace.events["track"][rows]
@@ -219,7 +219,7 @@ def _slice(category: str, name: str, place: dict[str, Any], start_ns: int, durat
 
 
 def _json(event: dict[str, Any], start_ns: int | None = None, duration_ns: int | None = None) -> bytes:
-    """Return an event as text; its times with three decimals, which a float cannot hold."""
+    """Return an event as text, its times with three decimals, more than a float holds."""
     text = json.dumps(event, default=str)[:-1]
     for key, value in (("ts", start_ns), ("dur", duration_ns)):
         if value is not None:

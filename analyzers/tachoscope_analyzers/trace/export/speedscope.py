@@ -71,7 +71,7 @@ def encoded(trace: Trace, name: str, *, most_calls: int = MOST_CALLS) -> bytes:
 
 
 def _profile(trace: Trace, rows: Rows, frame: Rows, track: int, first: int) -> dict[str, Any]:
-    """Return one thread's calls as opens and closes, each close right for the call that was opened last."""
+    """Return a thread's calls as opens and closes, properly nested."""
     start, end = trace.start[rows], trace.end[rows]
     order = np.lexsort((-end, start))
     begin, frames = (start[order] - first).tolist(), frame[order].tolist()

@@ -32,7 +32,7 @@ def across_ranks(job: JobTraces, split: JobLosses) -> list[Candidate]:
 
 
 def _late(job: JobTraces, split: JobLosses) -> list[Candidate]:
-    """Return the ranks that the others wait for; waiting for no rank in particular is uneven work, if it is large."""
+    """Return the ranks that the others wait for; waiting without a particular rank is uneven work, if large."""
     persistent = job.stragglers[job.stragglers["straggler"]]
     found = []
     for row in persistent.sort_values("waited_ns", ascending=False).drop_duplicates("rank").to_dict("records"):
@@ -59,7 +59,7 @@ def _suspected(job: JobTraces, split: JobLosses) -> list[Candidate]:
 
 
 def _uneven(job: JobTraces, split: JobLosses) -> list[Candidate]:
-    """Return what even work would save, where it is large: data are to blame if the late rank of each step computed for longer."""
+    """Return the gain of even work, if large; the data are the cause if each step's late rank computed longer."""
     ranks = len(split.ranks)
     waited = by_step(job.collectives, "added_wait_ns", split)
     saved = waited * (ranks - 1) / ranks  # even work takes the mean of all ranks, that of the last one included
@@ -76,7 +76,7 @@ def _uneven(job: JobTraces, split: JobLosses) -> list[Candidate]:
 
 
 def _longer(job: JobTraces, split: JobLosses) -> Matrix:
-    """Return by how much the rank that was late most in each step computed longer than the others' median, seconds, shape (K,)."""
+    """Return the late rank's excess of computing over the others' median per step, seconds, shape (K,)."""
     waits = job.collectives.groupby(["step", "last_rank"])["added_wait_ns"].sum().unstack(fill_value=0)
     last = dict(zip(waits.index.tolist(), waits.columns.to_numpy()[waits.to_numpy().argmax(axis=1)].tolist(), strict=True))
     compute = split.states["compute"]
@@ -89,7 +89,7 @@ def _longer(job: JobTraces, split: JobLosses) -> Matrix:
 
 
 def _slow_links(job: JobTraces, split: JobLosses) -> list[Candidate]:
-    """Return the process groups whose transfers are far slower than those of their sisters with the same kind and size."""
+    """Return process groups whose transfers are much slower than others' of the same kind and size."""
     table = job.collectives.dropna(subset=["bus_bandwidth_gb_per_s"])
     table = table[table["bytes"] > 0]
     found = []

@@ -119,7 +119,7 @@ def _with_waits(states: dict[str, Matrix], job: JobTraces, ranks: list[int]) -> 
 
 
 def _point_to_point_ratio(job: JobTraces, rank: int) -> float:
-    """Return the share of a rank's exposed communication that is sends and receives, in which stages wait for each other."""
+    """Return the share of a rank's exposed communication in sends and receives, where stages wait for each other."""
     table = job.summaries[rank].by_group
     return _ratio(table.loc[table["kind"].isin(["send", "recv"]), "exposed_ns"].sum(), table["exposed_ns"].sum())
 
@@ -144,6 +144,6 @@ def _by_class(told: dict[int, RankJudgement]) -> dict[str, dict[int, Counterfact
 
 
 def _nowhere(told: dict[int, RankJudgement]) -> dict[str, str]:
-    """Return the classes that no rank could show, with the signal that the first one missed."""
+    """Return the classes that no rank could show, with the first rank's missing signal."""
     each = [one.losses.not_measured for one in told.values()]
     return {slug: signal for slug, signal in each[0].items() if all(slug in other for other in each)} if each else {}

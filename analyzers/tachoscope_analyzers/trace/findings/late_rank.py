@@ -79,14 +79,14 @@ def counted(late: list[Candidate]) -> dict[str, set[int]]:
 
 
 def _class(excess: _Excess) -> tuple[str, str]:
-    """Return the class, and what to do where that of the class would be beside the point."""
+    """Return the class, and the action if the class's own does not apply."""
     if excess.state != "host_wait":
         return _CLASS_OF_STATE.get(excess.state, "compute_straggler"), ""
     return ("host_pause", _PAUSE) if excess.cause == "host_pause" else ("compute_straggler", _SLOW_HOST)
 
 
 def _excesses(split: JobLosses, rank: int) -> list[_Excess]:
-    """Return where a rank spends time beyond the others, the most first; where it does nowhere, the least negative state."""
+    """Return where a rank exceeds the others, the largest first; without an excess the least negative state."""
     place = split.ranks.index(rank)
     by_state = {state: _beyond(split.states[state], place) for state in _OWN_STATES}
     first, *others = sorted(by_state, key=by_state.__getitem__, reverse=True)
@@ -97,7 +97,7 @@ def _excesses(split: JobLosses, rank: int) -> list[_Excess]:
 
 
 def _cause(split: JobLosses, rank: int, host_wait: float) -> str:
-    """Return the class that explains most of what a rank's host waits beyond the others, "" where none does."""
+    """Return the class that explains most of a rank's extra host wait, "" for none."""
     if rank in split.host_only:  # without a device host_wait is the time in which the main thread is in no operator
         return "host_pause"
     place = split.ranks.index(rank)
@@ -134,7 +134,7 @@ def _evidence_of(row: dict[Any, Any], gain: float) -> list[Evidence]:
 
 
 def _evidence_of_excess(split: JobLosses, rank: int, excess: _Excess) -> list[Evidence]:
-    """Return what the rank does beyond the others, and where that was seen in its own trace."""
+    """Return a rank's excess over the others as evidence, with its place in the rank's own trace."""
     signal = f"{excess.state} of this rank beyond the others' median"
     if excess.state == "host_wait":
         signal += ": its host is late, not its device" if rank not in split.host_only else ": its main thread is in no operator"

@@ -82,7 +82,7 @@ def _candidate(job: JobTraces, split: JobLosses, slug: str, seconds: Matrix) -> 
 
 
 def _waits_for(job: JobTraces, split: JobLosses, who: Culprits, seconds: Matrix) -> Matrix:
-    """Return the ranks' mean of what the others wait for the one rank that has a loss, at most as long as it loses, shape (K,)."""
+    """Return the ranks' mean wait for the rank with a loss, at most the loss, shape (K,)."""
     if not who.persistent or not isinstance(who.ranks, list) or len(who.ranks) != 1:
         return np.zeros(len(split.numbers))
     (rank,) = who.ranks
@@ -93,7 +93,7 @@ def _waits_for(job: JobTraces, split: JobLosses, who: Culprits, seconds: Matrix)
 
 
 def _of_one_rank(split: JobLosses, slug: str, evidence: list[Evidence], place: int) -> list[Evidence]:
-    """Say of which rank the evidence is, where the finding's seconds are the mean of several."""
+    """Name the rank of the evidence, since the finding's seconds are a mean over ranks."""
     if len(split.ranks) < 2:
         return evidence
     source = f"{SOURCE} of rank {split.ranks[place]}"
@@ -111,7 +111,7 @@ def _of_one_rank(split: JobLosses, slug: str, evidence: list[Evidence], place: i
 
 
 def _maybe_waits(job: JobTraces) -> list[Evidence]:
-    """Return why exposed communication may be waiting for a late rank, empty where all ranks were compared."""
+    """Return why exposed communication may be waiting for a late rank; empty if all ranks were compared."""
     missing = ranks_missing(job.summaries)
     if missing:
         return [
@@ -135,7 +135,7 @@ def _maybe_waits(job: JobTraces) -> list[Evidence]:
 
 
 def _replayed(split: JobLosses, slug: str, rank: int) -> tuple[float | None, list[Evidence]]:
-    """Return the speed-up of a rank without the loss, by replay, and how it was come by."""
+    """Return the replayed speed-up of a rank without the loss, and how it was computed."""
     told = split.what_if.get(slug, {}).get(rank)
     if told is None or told.refusal:
         return None, []

@@ -84,7 +84,7 @@ def report(job: JobTraces, name: str) -> Report:
 
 
 def _refuse_unrelated(job: JobTraces) -> None:
-    """Refuse traces that only lie side by side: means over several programs, and advice from them, would be of none of these."""
+    """Refuse unrelated traces: their means and advice would be meaningless."""
     apart = {"nothing_in_common", "no_common_time"} <= set(job.quality["problem"])
     if apart and all(one.rank is None for one in job.summaries.values()):
         raise TachoscopeError(
@@ -95,7 +95,7 @@ def _refuse_unrelated(job: JobTraces) -> None:
 
 
 def _with_own_rank(finding: Finding, job: JobTraces) -> Finding:
-    """Return a finding of one file of a larger job as one of its rank: of the others nothing is known."""
+    """Return a finding of one file of a larger job as its rank's: other ranks are unknown."""
     (rank, only), *others = job.summaries.items()
     if others or only.rank is None or (only.world_size or 1) < 2:
         return finding
@@ -103,19 +103,19 @@ def _with_own_rank(finding: Finding, job: JobTraces) -> Finding:
 
 
 def _goodput(job: JobTraces, whole: Ledger) -> float | None:
-    """Return the share of computing; None where a rank's trace holds too little to tell."""
+    """Return the share of computing; None if a rank's trace is too short."""
     blind = any(one.judgement.losses.blind for one in job.summaries.values() if one.judgement)
     return whole.states.get("compute", 0.0) / whole.wall_seconds if whole.wall_seconds and not blind else None
 
 
 def _device_uses(job: JobTraces) -> dict[int, DeviceUse]:
-    """Return how busy the device of each rank was, of those that have one."""
+    """Return how busy each rank's device was."""
     told = {rank: one.judgement.losses.use for rank, one in job.summaries.items() if one.judgement is not None}
     return {rank: use for rank, use in told.items() if use is not None}
 
 
 def _healthy(job: JobTraces, split: JobLosses, series: Series) -> list[Finding]:
-    """Return that devices, or the hosts of a job without, were nearly always at work, if so."""
+    """Return that devices, or hosts without devices, were almost always busy, if so."""
     slug = "decode_bandwidth" if split.decoding else "compute_bound"
     rest = {"comm_exposed": split.states["communication"], "launch_bound": split.states["host_wait"]}
     runner_up = max(rest, key=lambda name: float(rest[name].mean()))
@@ -177,7 +177,7 @@ def _not_measured(job: JobTraces, split: JobLosses) -> list[NotMeasured]:
 
 
 def _quality(job: JobTraces, split: JobLosses) -> list[QualityNote]:
-    """Return what bounds the conclusions, the worst first; the same note of several ranks once."""
+    """Return notes that limit the conclusions, the worst first, each once."""
     notes: dict[tuple[str, str, str], list[int]] = {}
     for rank, summary in job.summaries.items():
         for note in summary.judgement.quality if summary.judgement else ():

@@ -134,7 +134,7 @@ def path_nodes(graph: Graph) -> tuple[Array, Array]:
 
 
 def _coarse(view: TraceView, graph: Graph) -> _Pieces:
-    """Return the path's pieces with the host's time between two calls in one."""
+    """Return the path's pieces, with host time between two calls as one."""
     nodes, entered = path_nodes(graph)
     edge, node, source = entered[1:], nodes[1:], nodes[:-1]
     kind = graph.edge[edge]
@@ -185,7 +185,7 @@ def _own_categories(trace: Trace, graph: Graph) -> Array:
 
 
 def _refined(view: TraceView, pieces: _Pieces) -> _Pieces:
-    """Cut the host's time between calls by operator, and call what a data loader took by its name."""
+    """Split host time between calls by operator, and name data loading."""
     trace = view.trace
     program = np.flatnonzero((pieces.category == _CATEGORY["host_other"]) & (pieces.place >= 0))
     loader = view.host.of_cause(host.DATA_LOADING).row

@@ -85,7 +85,7 @@ def _pairs(edge: Edge, source: Array, target: Array, lag: Array) -> Edges:
 
 
 def _program(nodes: Layout, moments: Handovers) -> Edges:
-    """Host nodes in the order of their thread, the first after the window's begin; not where a thread waits for another."""
+    """Connect host nodes in thread order from the window's start, except where a thread waits for another."""
     target = np.arange(1, nodes.first_device)
     source = np.where(nodes.place[target] == nodes.place[target - 1], target - 1, 0)
     free = np.ones(len(target), dtype=bool)
@@ -95,7 +95,7 @@ def _program(nodes: Layout, moments: Handovers) -> Edges:
 
 
 def _late(nodes: Layout, waits: tuple[Array, Array]) -> Array:
-    """The device's clock may say that an event ended after the call that waited for it returned."""
+    """Return events that by the device's clock end after the call that waited for them."""
     return np.asarray(np.minimum(0, nodes.begin[nodes.waiting[waits[1]]] - nodes.finish[nodes.first_device + waits[0]]))
 
 
@@ -135,7 +135,7 @@ def _device(nodes: Layout, queues: Queues, crossings: tuple[Array, Array]) -> li
 
 
 def _held_up(nodes: Layout, queues: Queues, found: list[Edges]) -> Array:
-    """Return how much later than these edges allow each device event began, in ns, 0 for those without edges."""
+    """Return how much later than their edges each device event started, in ns; 0 without edges."""
     allowed = np.full(len(nodes.row), np.iinfo(np.int64).min)
     for one in found:
         left = np.where(one.edge == Edge.LAUNCH, nodes.begin[one.source], nodes.finish[one.source])
@@ -166,14 +166,14 @@ def _occupied(queues: Queues, held: Array) -> tuple[Array, Array]:
 
 
 def _gap(pause: Array, queues: Queues, follows: Array, usual_latency: int) -> int:
-    """Return the longest usual pause (ns) between an event and the next one, which was enqueued and waited for nothing else."""
+    """Return the longest usual pause (ns) between an event and the next, which waited for nothing else."""
     queued = queues.enqueued[follows] + 2 * usual_latency < queues.end[follows - 1]
     pauses = pause[queued & (pause >= 0) & (pause <= _USUAL_GAP_NS)]
     return int(np.quantile(pauses, 0.95)) if len(pauses) else 0
 
 
 def _siblings(queues: Queues) -> tuple[Array, Array]:
-    """Return events of launched graphs, and for each the event of its graph, on any stream, that ended last before it began."""
+    """Return events of launched graphs, each with the event of its graph that ended last before it started."""
     launched = np.flatnonzero(queues.call >= 0)
     counts = np.bincount(queues.call[launched]) if len(launched) else np.zeros(1, dtype=np.int64)
     member = launched[counts[queues.call[launched]] > 1]

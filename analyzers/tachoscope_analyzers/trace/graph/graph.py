@@ -82,7 +82,7 @@ def dependency_graph(view: TraceView) -> Graph:
 
 
 def _ends(trace: Trace, main: int, start: int, end: int) -> WindowEnds:
-    """Return the window, and when the main thread's last event in it ends."""
+    """Return the window, and the end of the main thread's last event in it."""
     host = (trace.events["track"] == main) & np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION, Kind.RUNTIME)) & (trace.start < end)
     last = min(int(trace.end[host].max(initial=start)), end)
     return WindowEnds(start, end, main if last > start else -1, last)
@@ -128,7 +128,7 @@ def _ordered(nodes: Layout, found: Edges, streams: list[tuple[int, int]]) -> Gra
 
 
 def _explain(graph: Graph) -> None:
-    """Fill in how much later than its edges allow each node began."""
+    """Compute how much later than its edges each node started."""
     if len(graph.source):
         first = np.flatnonzero(np.append(True, graph.target[1:] != graph.target[:-1]))
         at = graph.target[first]

@@ -176,7 +176,7 @@ def layout(
 def _host(
     calls: Calls, queues: Queues, waits: tuple[Array, Array], moments: Handovers, ends: WindowEnds
 ) -> tuple[dict[str, npt.NDArray[Any]], Array]:
-    """Return columns of host nodes (calls, waiting parts of those that wait for what they launch, moments), and which are split."""
+    """Return columns of host nodes (calls, waiting parts of calls, moments), and which are split."""
     awaited = calls.begin.copy()
     np.maximum.at(awaited, waits[1], queues.end[waits[0]])
     resumed = np.minimum(awaited, calls.end)

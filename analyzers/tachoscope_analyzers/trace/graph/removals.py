@@ -88,7 +88,7 @@ def take_out(view: TraceView, graph: Graph, selection: Selection, times: Times) 
 
 
 def _shorten(times: Array, chosen: Mask, kept_ratio: float) -> None:
-    """Keep a share of some times. Negative ones, of events that begin before what they follow has ended, stay."""
+    """Scale some times. Negative ones, of events that start before their predecessors end, stay."""
     times[chosen] = np.minimum(times[chosen], np.floor(np.maximum(times[chosen], 0) * kept_ratio).astype(np.int64))
 
 
@@ -144,7 +144,7 @@ def _everything(view: TraceView, graph: Graph, selection: Selection, times: Time
 
 
 def _host_spans(view: TraceView, graph: Graph, selection: Selection, times: Times) -> None:
-    """Shorten the host's time by what it spent in some events, or in none for long (`host_pause`)."""
+    """Shorten host time spent in some events, or in none for long (`host_pause`)."""
     finish = graph.begin + graph.own
     call, program = _calls(graph), graph.edge == Edge.PROGRAM
     least = np.minimum(times.lag, 0)

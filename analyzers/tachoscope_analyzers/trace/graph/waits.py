@@ -102,7 +102,7 @@ def sync_events(trace: Trace, calls: Calls, queues: Queues) -> SyncEvents:
 
 
 def _find(values: Array, wanted: Array) -> Array:
-    """Return where each wanted value that is not negative stands in `values`, -1 where it does not."""
+    """Return the index of each non-negative value in `values`, -1 if absent."""
     if not len(values):
         return np.full(len(wanted), -1, dtype=np.int64)
     order = np.argsort(values, kind="stable")
@@ -140,7 +140,7 @@ def host_waits(calls: Calls, queues: Queues, said: SyncEvents) -> tuple[Array, A
 
 
 def _own_copies(calls: Calls, queues: Queues) -> tuple[Array, Array]:
-    """Blocking copies return when their own copy is done; so do some asynchronous ones from and to pageable memory."""
+    """Blocking copies return when done; so do some asynchronous copies of pageable memory."""
     event = np.flatnonzero(queues.call >= 0)
     call = queues.call[event]
     blocking = (calls.role[call] == Role.BLOCKING_COPY) & (queues.end[event] <= calls.end[call] + CLOCK_TOLERANCE_NS)
@@ -149,7 +149,7 @@ def _own_copies(calls: Calls, queues: Queues) -> tuple[Array, Array]:
 
 
 def _full_queues(calls: Calls, queues: Queues) -> tuple[Array, Array]:
-    """A launch into a full stream returns when an event of that stream has ended."""
+    """A launch into a full stream returns when one of its events has ended."""
     events, targets = [NONE], [NONE]
     launching = np.unique(queues.call[queues.call >= 0])
     if not len(launching):
@@ -195,7 +195,7 @@ def _told_waits(waiting: Array, calls: Calls, queues: Queues, said: SyncEvents) 
 
 
 def _guessed_waits(waiting: Array, calls: Calls, queues: Queues) -> tuple[Array, Array]:
-    """The stream that the thread launches into next waits for what ended last elsewhere, of all that was enqueued before."""
+    """Assume that the stream of the thread's next launch waits for the last event elsewhere, of those queued before."""
     launched = np.flatnonzero(queues.call >= 0)
     if not len(launched) or not len(waiting):
         return NONE, NONE

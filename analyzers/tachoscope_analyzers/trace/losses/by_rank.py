@@ -152,7 +152,7 @@ def _seconds(steps: pd.DataFrame, state: str) -> Matrix:
 
 
 def _states(steps: pd.DataFrame) -> list[Loss]:
-    """Return the losses that are a state of the ledger as they stand."""
+    """Return the losses that are ledger states."""
     slugs = {
         "communication": "comm_exposed",
         "host_to_device": "h2d_copy",
@@ -167,7 +167,7 @@ def _of_state(steps: pd.DataFrame, state: str) -> Evidence:
 
 
 def _input(view: TraceView, steps: pd.DataFrame) -> Loss | None:
-    """Return the wait for input. A trace shows where the loop stood, not what a worker process did, so the kind is a likelihood."""
+    """Return the wait for input. A trace does not show worker processes, so its kind is a likelihood."""
     seconds = _seconds(steps, "data_wait")
     if not seconds.any():
         return None
@@ -197,7 +197,7 @@ def _input(view: TraceView, steps: pd.DataFrame) -> Loss | None:
 
 
 def _computing_ratio(view: TraceView, loads: Rows) -> float:
-    """Return the share of the loader's calls in which an operator of their thread runs."""
+    """Return the share of loader calls in which an operator of their thread runs."""
     trace = view.trace
     if not len(loads):
         return 0.0
@@ -212,13 +212,13 @@ def _computing_ratio(view: TraceView, loads: Rows) -> float:
 
 
 def _first_uses(pieces: IdlePieces, steps: int) -> npt.NDArray[np.bool_]:
-    """Return which gaps are of a kind that a job has once; of several steps the others would show it, one step cannot."""
+    """Return which gaps are of a kind that occurs once per job; a single step cannot show that others lack it."""
     long = pieces.end - pieces.start >= _ONCE_SECONDS * 1e9
     return np.asarray(long & np.isin(pieces.cause, [CAUSES.index(cause) for cause in _OF_FIRST_USE]) & (steps == 1))
 
 
 def _idle(gaps: pd.DataFrame, pieces: IdlePieces, usual: npt.NDArray[np.bool_], starts: Rows, ends: Rows) -> list[Loss]:
-    """Return the losses that are idle gaps of one cause."""
+    """Return idle gaps with a common cause as losses."""
     table = gaps.assign(duration_ns=covered(union(starts, ends), pieces.start, pieces.end))[usual]
     table = by_cause(table)
     found = []
@@ -236,7 +236,7 @@ def _seconds_in(pieces: IdlePieces, mine: npt.NDArray[np.bool_], starts: Rows, e
 
 
 def _places(table: pd.DataFrame, steps: int) -> tuple[Evidence, ...]:
-    """Return the calls, operators and source lines in which most of the gaps arose, in seconds per step."""
+    """Return the calls, operators and lines with most gap time, in seconds per step."""
     table = table.sort_values("total_ns", ascending=False, kind="stable")
     kept = table[table["total_ns"] >= _LEAST_PLACE_RATIO * max(table["total_ns"].sum(), 1)].head(_MOST_PLACES)
     return tuple(
@@ -258,7 +258,7 @@ def _where(row: dict[Hashable, Any]) -> tuple[str, str, str]:
 
 
 def _unexplained(view: TraceView, gaps: pd.DataFrame, pieces: IdlePieces, once: npt.NDArray[np.bool_], steps: pd.DataFrame) -> Loss:
-    """Return the time without a cause, and what may be the first use of a device: a steady state is not to be seen there."""
+    """Return time without a cause, and possible first uses of a device: no steady state is visible there."""
     starts = steps["start_ns"].to_numpy()
     first = _seconds_in(pieces, once, starts, starts + steps["duration_ns"].to_numpy())
     evidence = [_of_state(steps, "unexplained"), *odd_gaps(view, pieces, len(steps))]
@@ -280,7 +280,7 @@ def _nothing_to_see(steps: pd.DataFrame) -> Loss:
 
 
 def _pauses(view: TraceView, starts: Rows, ends: Rows) -> list[Loss]:
-    """Return what the main thread of a job without a device lost outside operators."""
+    """Return the main thread's time outside of operators, for a job without a device."""
     collecting, silent, rest = pauses_of_host(view)
     count = len(starts)
     named_pauses = places_of(view, collecting, count, "garbage collection")

@@ -86,7 +86,7 @@ def _what(name: str, value: float, unit: str) -> str:
 
 
 def _decodes(view: TraceView) -> bool:
-    """Return whether the annotations of a serving engine call the work decoding, and none of it prefill."""
+    """Return whether a serving engine's annotations are decoding, without prefill."""
     spans = named(view.trace, _ENGINE_STEP, (Kind.ANNOTATION, Kind.DEVICE_ANNOTATION))
     names = set(view.trace.names(spans).tolist())
     return bool(names) and not any(_PREFILL.search(name) for name in names)

@@ -59,7 +59,7 @@ def group_offsets(group: MatchedCollectives) -> Offsets:
 
 
 def _medians(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the median of each row without its NaNs, 0 for a row of them."""
+    """Return the median of each row without NaNs, 0 for an empty row."""
     empty = np.asarray(np.isnan(values).all(axis=1), dtype=bool)
     return np.where(empty, 0.0, np.nanmedian(np.where(empty[:, None], 0.0, values), axis=1))
 

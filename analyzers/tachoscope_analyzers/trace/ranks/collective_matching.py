@@ -85,7 +85,7 @@ def match(arrivals: Mapping[int, pd.DataFrame]) -> tuple[list[MatchedCollectives
 
 
 def _places(parts: dict[int, pd.DataFrame]) -> tuple[dict[int, Rows], list[int]]:
-    """Return for each rank the place of each of its collectives in the group's sequence, and the ranks that do not fit."""
+    """Return the index of each rank's collectives in the group's sequence, and the ranks that do not fit."""
     if all((part["sequence"] >= 0).all() for part in parts.values()):
         return _by_number(parts), []
     reference = max(parts, key=lambda rank: (len(parts[rank]), -rank))
@@ -101,7 +101,7 @@ def _places(parts: dict[int, pd.DataFrame]) -> tuple[dict[int, Rows], list[int]]
 
 
 def _by_number(parts: dict[int, pd.DataFrame]) -> dict[int, Rows]:
-    """Number collectives by (sequence number, how many of this rank had the number before): coalesced ones share one."""
+    """Number collectives by sequence number and occurrence on the rank: coalesced ones share a number."""
     keyed = {rank: list(zip(part["sequence"], part.groupby("sequence").cumcount(), strict=True)) for rank, part in parts.items()}
     place = {key: number for number, key in enumerate(sorted(set[tuple[int, int]]().union(*keyed.values())))}
     return {rank: np.array([place[key] for key in keys], dtype=np.int64) for rank, keys in keyed.items()}
@@ -143,7 +143,7 @@ class _Fit:
 
 
 def _shift(mine: _Sequence, theirs: _Sequence) -> int | None:
-    """Return by how many places the other sequence must be moved to fit, None when no move makes it fit."""
+    """Return the shift that makes the other sequence fit, None if none does."""
     at_once = _fit(mine, theirs, _first_common_step(mine, theirs))
     if (
         at_once is not None
@@ -168,14 +168,14 @@ def _preference(fit: _Fit) -> tuple[float, ...]:
 
 
 def _first_common_step(mine: _Sequence, theirs: _Sequence) -> int:
-    """Return the shift that puts the first collectives of the first common step beside each other, 0 without one."""
+    """Return the shift that aligns the first collectives of the first common step, 0 without one."""
     common = np.intersect1d(mine.step, theirs.step)
     common = common[common >= 0]
     return int((mine.step == common[0]).argmax() - (theirs.step == common[0]).argmax()) if len(common) else 0
 
 
 def _fit(mine: _Sequence, theirs: _Sequence, shift: int) -> _Fit | None:
-    """Return how well the sequences fit, None where they share less than half of the shorter one."""
+    """Return how well the sequences fit, None if they overlap by less than half of the shorter."""
     first, last = max(shift, 0), min(len(mine.end), len(theirs.end) + shift)
     if 2 * (last - first) < min(len(mine.end), len(theirs.end)):
         return None

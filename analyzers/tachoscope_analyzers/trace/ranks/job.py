@@ -127,7 +127,7 @@ def job(found: list[RankSummary], failed: dict[Path, str] | None = None) -> JobT
 def _summaries(
     files: list[Path], named: frozenset[Path], executor: Executor, progress: Progress | None, wanted: SummaryOptions
 ) -> tuple[list[RankSummary], dict[Path, str]]:
-    """Return the summaries as they come in, and why files that nobody named are none."""
+    """Return the summaries as they complete, and the reasons of implicit files that are not traces."""
     most = max(_LEAST_OF_A_RANK, min(wanted.collectives, MOST_COLLECTIVES // max(len(files), 1)))
     wanted = replace(wanted, collectives=most)
     label = labels(files)
@@ -162,7 +162,7 @@ def _summaries(
 
 
 def _add_summary(found: list[RankSummary], newest: RankSummary) -> None:
-    """Add a summary; sums are added up at once, so there is only ever one set of them."""
+    """Add a summary; sums are merged at once to hold only one set."""
     if found and newest.sums is not None:
         sums = merged(one for one in (found[-1].sums, newest.sums) if one is not None)
         found[-1], newest = replace(found[-1], sums=None), replace(newest, sums=sums)
@@ -170,7 +170,7 @@ def _add_summary(found: list[RankSummary], newest: RankSummary) -> None:
 
 
 def _refuse_twins(found: list[RankSummary]) -> None:
-    """Compare the newest summary with the others."""
+    """Refuse the newest summary if another is of the same rank or process."""
     newest = found[-1] if found else None
     for other in found[:-1]:
         if newest is None or newest.rank != other.rank:
@@ -189,13 +189,13 @@ def _refuse_twins(found: list[RankSummary]) -> None:
 
 
 def _of_one_process(one: RankSummary, other: RankSummary) -> bool:
-    """Return whether two files are cycles of one process's profiler: by the process in their names, if they share no time."""
+    """Return whether two files are cycles of one profiler: same process in the names, no common time."""
     apart = one.end_ns <= other.start_ns or other.end_ns <= one.start_ns
     return apart and recorder(one.path) != "" and recorder(one.path) == recorder(other.path)
 
 
 def _by_rank(found: list[RankSummary]) -> dict[int, RankSummary]:
-    """Return the summaries by rank; those that do not tell theirs get the free numbers in the order of their file names."""
+    """Return the summaries by rank; those without get free numbers in file order."""
     for place in range(len(found)):
         _refuse_twins(found[: place + 1])
     known = {one.rank: one for one in found if one.rank is not None}
@@ -264,6 +264,6 @@ def _dimensions(summaries: dict[int, RankSummary]) -> pd.DataFrame:
 
 
 def _span(one: RankSummary) -> float:
-    """Return the mean length of a step in ns, of the whole trace where it has none."""
+    """Return the mean step in ns, or the whole trace without steps."""
     steps = one.steps
     return float((steps["end_ns"] - steps["start_ns"]).mean()) if len(steps) else float("nan")

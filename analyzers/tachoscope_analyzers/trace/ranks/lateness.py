@@ -76,7 +76,7 @@ def lateness(group: MatchedCollectives, offsets: Offsets, exposed: Mapping[int, 
 
 
 def _added(start: Rows, end: Rows) -> tuple[Rows, Rows]:
-    """Return of each span the part that is in none of those before it along the last axis; they begin in order."""
+    """Return the part of each span that no earlier one covers along the last axis; sorted by start."""
     reach = np.maximum.accumulate(end, axis=-1)
     before = np.concatenate([start[..., :1], reach[..., :-1]], axis=-1)
     return np.minimum(np.maximum(start, before), end), end

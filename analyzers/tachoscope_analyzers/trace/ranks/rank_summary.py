@@ -141,7 +141,7 @@ def _steps(view: TraceView, base: int) -> pd.DataFrame:
 
 
 def _arrivals(found: Collectives, base: int, most: int) -> pd.DataFrame:
-    """Return the first collectives: all ranks keep the same ones, so those that are kept can be matched."""
+    """Return the first collectives, the same on all ranks, so that they can be matched."""
     each = found.each[found.each["side"] != "launch"]
     named = (each["group"] != "").to_numpy()
     streams, place = np.unique(np.where(named, -1, each["stream"]), return_inverse=True)
@@ -168,7 +168,7 @@ def _arrivals(found: Collectives, base: int, most: int) -> pd.DataFrame:
 
 
 def _label(text: str) -> str:
-    """Return a text, cut where it is long (the ranks of a large group) with a hash of the whole."""
+    """Return a text, shortened with a hash if it is long (a large group's ranks)."""
     if len(text) <= _LONGEST_LABEL:
         return text
     return f"{text[: _LONGEST_LABEL - 20]}… {hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -115,7 +115,7 @@ def keep(place: Path, path: Path, digest: str, before: str) -> Path:
 
 
 def _moved(place: Path, target: Path) -> bool:
-    """Move a finished folder to its place, unless another process was first: its columns are the same."""
+    """Move a complete folder to its place, unless another process was first with the same columns."""
     for _ in range(2):
         with suppress(OSError):
             place.rename(target)
@@ -127,7 +127,7 @@ def _moved(place: Path, target: Path) -> bool:
 
 
 def _is_due(mark: Path) -> bool:
-    """Return whether no process has pruned within the last minute; it takes a while where there are thousands of traces."""
+    """Return whether no process pruned within the last minute, since it takes long with thousands of traces."""
     with suppress(OSError):
         if mark.exists() and time.time() - mark.stat().st_mtime < _PRUNE_SECONDS:
             return False

@@ -142,7 +142,7 @@ class ColumnBuilder:
         }
 
     def _rare(self, args: list[Args]) -> Tables:
-        """Return the tables of arguments that few events of any kind have, found in one pass."""
+        """Return the tables of rarely used arguments, found in one pass."""
         rows = [row for row, one in enumerate(args) if one.collective is not None or one.stack is not None]
         groups = [row for row in rows if args[row].collective is not None]
         stacks = [row for row in rows if args[row].stack]
@@ -180,7 +180,7 @@ class ColumnBuilder:
         }
 
     def _raw(self, values: list[Any]) -> Array:
-        """Return the codes of pieces of JSON text; Arrow finds those that are equal, so that few become strings."""
+        """Return codes of pieces of JSON text; Arrow finds equal ones, so that few become strings."""
         joined = b"\0".join(values)
         breaks = np.flatnonzero(np.frombuffer(joined, dtype=np.uint8) == 0)
         if len(breaks) != len(values) - 1:  # none at all, or text with zeros in it
@@ -192,7 +192,7 @@ class ColumnBuilder:
         return np.asarray(self.strings.encode(texts)[to_numpy(encoded.indices)])
 
     def _others(self, events: list[Any]) -> tuple[list[Instant], list[Complete]]:
-        """Take the names of tracks, and return allocations and what begins and ends make up."""
+        """Take track names, and return allocations and completed begin/end pairs."""
         memory: list[Instant] = []
         halves: list[Begin | End] = []
         for event in events:
@@ -221,7 +221,7 @@ class ColumnBuilder:
 
 
 def _as_integers(values: list[int]) -> Array:
-    """Return whole numbers, -1 for those that do not fit into 64 bits."""
+    """Return integers, -1 for those beyond 64 bits."""
     try:
         return np.fromiter(values, np.int64, len(values))
     except OverflowError:
@@ -229,7 +229,7 @@ def _as_integers(values: list[int]) -> Array:
 
 
 def _whole_or_text(values: list[int | str]) -> Array:
-    """Return whole numbers; some writers put those of host calls, which are not used, into strings."""
+    """Return integers; some writers use strings for unused host calls."""
     return _as_integers([value if isinstance(value, int) else -1 for value in values])
 
 

@@ -227,7 +227,7 @@ def repaired(text: bytes) -> str:
 
 
 def _converted(kind: Any, row: dict[str, Any]) -> Any:
-    """Make an event of a type from a row whose fields may have any type; None without a time that is a number."""
+    """Convert a row of any types to an event; None without a numeric time."""
     values: dict[str, Any] = {}
     for field in _FIELDS[kind]:
         value = row.get(field.encode_name)
@@ -265,7 +265,7 @@ def _arguments(kind: Any, row: dict[str, Any]) -> Any:
 
 
 def _number(value: Any) -> Decimal | None:
-    """Return a finite number, also where it is a string: fractions are kept as they were written."""
+    """Return a finite number, also from a string, with fractions as written."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

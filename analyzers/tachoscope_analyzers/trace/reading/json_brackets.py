@@ -56,7 +56,7 @@ class Brackets:
         return np.asarray(brackets[(depth == 0) & (step == -1)] + 1), closed
 
     def _real(self, data: npt.NDArray[np.uint8], quotes: Places) -> Places:
-        """Return the quotes that do not stand after an odd number of backslashes."""
+        """Return quotes that are not escaped by an odd number of backslashes."""
         slashes = np.flatnonzero(data == _BACKSLASH)
         escaped_first = self._backslash
         self._backslash = False

@@ -120,7 +120,7 @@ def convert(path: Path, place: Path) -> Meta:
 
 
 def _columns(database: sqlite3.Connection, source: _Source) -> list[str]:
-    """Return which of a source's columns there are; none unless it is a real table with those that it needs."""
+    """Return a source's existing columns; none unless it is a table with the required ones."""
     there = table_columns(database, source.table)
     if not there.issuperset(source.needed):
         return []
@@ -128,7 +128,7 @@ def _columns(database: sqlite3.Connection, source: _Source) -> list[str]:
 
 
 def _tables(state: _State, category: int, batch: dict[str, list[Any]]) -> Tables:
-    """Return the columns of one batch of a source, without the rows that have no time."""
+    """Return the columns of a batch, without rows that have no time."""
     start, end = as_integers(batch["start"], LARGEST + 1), as_integers(batch["end"], LARGEST + 1)
     chosen = (np.abs(start) <= LARGEST) & (np.abs(end) <= LARGEST)
     if category == _CATEGORIES.index("user_annotation") and "eventType" in batch:
@@ -173,14 +173,14 @@ def _tables(state: _State, category: int, batch: dict[str, list[Any]]) -> Tables
 
 
 def _process_and_thread(batch: dict[str, list[Any]], count: int) -> tuple[Array, Array]:
-    """Return the ids of process and thread out of a global id: 24 bits each, the thread's lowest."""
+    """Return process and thread from a global id: 24 bits each, the thread's lowest."""
     text = "globalTid" if "globalTid" in batch else "globalPid"
     number = column(batch, text, count)
     return np.where(number < 0, -1, number >> _ID_BITS & _ID_MASK), np.where(number < 0, -1, number & _ID_MASK)
 
 
 def _correlation(state: _State, batch: dict[str, list[Any]], process: Array) -> Array:
-    """Return correlation ids that differ between the processes of one export; each of them counts from 1, in 32 bits."""
+    """Return correlation ids unique across an export's processes, which each count from 1 in 32 bits."""
     number = column(batch, "correlationId", len(process))
     known = process >= 0  # older exports name no process beside device work; there is one then
     index = np.zeros(len(process), dtype=np.int64)
@@ -207,7 +207,7 @@ def _device(state: _State, batch: dict[str, list[Any]], device: Array) -> dict[s
 
 
 def _triples(state: _State, batch: dict[str, list[Any]], prefix: str, count: int) -> Array:
-    """Return codes of texts such as `[8, 1, 1]`, as the other traces write them."""
+    """Return codes of texts such as `[8, 1, 1]`, as in other traces."""
     if not count or f"{prefix}X" not in batch:
         return np.zeros(count, dtype=np.int32)
     sides = [column(batch, prefix + axis, count).tolist() for axis in "XYZ"]

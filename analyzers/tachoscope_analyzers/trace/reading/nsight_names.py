@@ -73,7 +73,7 @@ def _copies(batch: Batch, count: int, names: Names) -> list[str]:
 
 
 def _texts(batch: Batch, columns: tuple[str, ...], count: int, names: Names) -> list[str]:
-    """Return the first text that one of the columns of numbers gives, "" where none does."""
+    """Return the text of the first numeric column that has one, else ""."""
     found = [""] * count
     for name in columns:
         for row, value in enumerate(batch.get(name, ())):

@@ -53,7 +53,7 @@ def check(path: Path) -> None:
 
 @contextmanager
 def _named_errors(path: Path) -> Iterator[None]:
-    """Say in one way what is wrong with a file."""
+    """Turn errors of reading a file into one form of message."""
     try:
         yield
     except OSError as error:
@@ -109,7 +109,7 @@ def _converted(path: Path, place: Path, progress: Progress | None) -> Meta:
 
 
 def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -> Meta | None:
-    """Return None when line breaks that looked like events' ends may have been something else's, which only a scan can tell."""
+    """Return None if line breaks that looked like event ends are ambiguous, and only a scan can tell."""
     blocks = Blocks(path)
     builder = ColumnBuilder()
     total = path.stat().st_size
@@ -155,7 +155,7 @@ def _events(chunk: bytes, array: EventArray, builder: ColumnBuilder) -> list[Any
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Millions of small objects live for one chunk each, none in a cycle: the collector would walk them in vain."""
+    """Disable garbage collection: millions of small objects live for one chunk each, without cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:

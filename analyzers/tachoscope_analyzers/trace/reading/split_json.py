@@ -80,7 +80,7 @@ class EventArray:
         self._buffer = rest + self._buffer
 
     def _fill(self, size: int) -> bool:
-        """Read until there are so many bytes; False when not one more could be had."""
+        """Read until `size` bytes are buffered; False at the end of the file."""
         blocks, have = [self._buffer], len(self._buffer)
         while have < size and (block := next(self._blocks, None)) is not None:
             blocks.append(block)
@@ -90,7 +90,7 @@ class EventArray:
         return len(blocks) > 1
 
     def _begin(self) -> bytes | None:
-        """Take the header, and return what stands between two events, if that has a line break."""
+        """Read the header, and return the separator between events if it has a line break."""
         while not self._buffer.strip() and self._fill(len(self._buffer) + 1):
             if len(self._buffer) > _MOST_SPACE_BYTES:
                 raise NotATraceError("it begins with nothing but white space")
@@ -112,7 +112,7 @@ class EventArray:
         return found.end()
 
     def _end_of_chunk(self, delimiter: bytes | None) -> int:
-        """Return how long the chunk is, 0 when the buffer holds no whole event and nothing follows it."""
+        """Return the length of the chunk, 0 if the buffer has no whole event and nothing follows."""
         if delimiter is not None and (found := self._buffer.rfind(delimiter)) >= 0:
             return found + 1
         brackets, counted = Brackets(), 0
