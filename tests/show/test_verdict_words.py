@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from tachoscope_core.report.report import Evidence, Finding, Ledger, QualityNote, Report, StepSeconds, Window
-from tachoscope_core.report.sentences import CORES_USED, SENTENCES
-from tachoscope_core.report.taxonomy import BY_SLUG
+from tachoscope_core.report.taxonomy import BY_SLUG, CORES_USED
 from tachoscope_show.report import html as render_html
 from tachoscope_show.report import text as render_text
 from tachoscope_show.report.verdict_words import first_lines, sentence
@@ -96,16 +95,16 @@ def test_from_bad_data_nothing_is_concluded() -> None:
     assert "half is missing" in first_lines(report(finding("input_fetch"), quality=[bad])).verdict
 
 
-@pytest.mark.parametrize("key", SENTENCES)
+@pytest.mark.parametrize(("class_", "cause"), [(slug, cause) for slug, entry in BY_SLUG.items() for cause in ("", *entry.causes)])
 @pytest.mark.parametrize("ranks", ["all", [3], [1, 2]])
-def test_every_class_has_a_sentence_that_can_be_filled(key: str, ranks: Any) -> None:
-    class_, _, cause = key.partition(".")
-
+def test_every_class_has_a_sentence_that_can_be_filled(class_: str, cause: str, ranks: Any) -> None:
     made = sentence(finding(class_, cause=cause, ranks=ranks), report())
 
     assert made[0] in string.ascii_uppercase and made.endswith(".") and "{" not in made
 
 
-def test_no_class_is_without_one() -> None:
-    assert BY_SLUG.keys() <= SENTENCES.keys()
-    assert {key.partition(".")[0] for key in SENTENCES} == BY_SLUG.keys()
+def test_a_cause_has_a_sentence_of_its_own() -> None:
+    shared = BY_SLUG["cpu_contention"]
+
+    assert CORES_USED.keys() <= shared.causes.keys()
+    assert len({shared.sentence_of(cause) for cause in ("", *shared.causes)}) == 1 + len(shared.causes)

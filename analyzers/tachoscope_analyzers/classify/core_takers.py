@@ -14,7 +14,7 @@ from tachoscope_analyzers.records.cores import CoreUsers, takers_of
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_core.report.report import Evidence
-from tachoscope_core.report.sentences import CORES_USED
+from tachoscope_core.report.taxonomy import CORES_USED
 
 
 @dataclass(frozen=True, slots=True)

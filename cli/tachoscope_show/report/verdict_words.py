@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from tachoscope_core.jobs.notes import STEPS_BEFORE
 from tachoscope_core.report.report import SEVERITY_ORDER, Finding, Report
-from tachoscope_core.report.sentences import CORES_USED, template
-from tachoscope_core.report.taxonomy import BY_SLUG, HEALTHY
+from tachoscope_core.report.taxonomy import BY_SLUG, CORES_USED, HEALTHY
 from tachoscope_show.report import finding_words
 from tachoscope_show.report.trend_words import ranks_text
 from tachoscope_show.serving import words as serving_words
@@ -47,14 +46,14 @@ def _of_steps(report: Report) -> FirstLines:
 
 def sentence(finding: Finding, report: Report) -> str:
     """Return what was found, in one sentence."""
-    title = BY_SLUG[finding.class_].title if finding.class_ in BY_SLUG else finding.class_
-    words = template(finding.class_, finding.cause)
-    if not words or finding_words.is_hang_report(report):
+    entry = BY_SLUG.get(finding.class_)  # None: a class that this version does not know
+    if entry is None or finding_words.is_hang_report(report):
+        title = finding.class_ if entry is None else entry.title
         return f"{title}{finding_words.culprits_text(finding, report)}."
     of_all = isinstance(finding.ranks, str) or bool(report.serving) or report.ranks == 1
     ranks = "Some ranks" if isinstance(finding.ranks, str) else ranks_text(finding.ranks).capitalize()
     used = next((row for row in finding.evidence if row.signal == CORES_USED.get(finding.cause)), None)
-    return words.format(
+    return entry.sentence_of(finding.cause).format(
         share=_percent(finding.share),
         whole=_share_of(finding, report),
         ranks=ranks,
