@@ -78,7 +78,7 @@ class Grafana:
                 fix="name its address without a page's path",
             ) from None
         if status == http.HTTPStatus.UNAUTHORIZED:
-            raise TachoscopeError(f"{self.url} rejects the token: {found.text!r}", fix="make one of a service account")
+            raise TachoscopeError(f"{self.url} rejects the token with {found.text!r}", fix="make one of a service account")
         if status == http.HTTPStatus.FORBIDDEN:
             what = f"the token may not do this, and Grafana says {found.text!r}"
             raise TachoscopeError(f"{self.url}{path}: {what}", fix="give its service account the role Editor")

@@ -232,13 +232,13 @@ class _Flow:
         return (None if left is None else left - set(matching)) if binary.ignoring else frozenset(matching)
 
     def check(self, labels: Iterable[str], sides: list[_Labels], where: str) -> None:
-        """Add labels that one side never has."""
+        """Add faults for labels that one side never has."""
         for label in labels:
             if any(side is not None and label not in side for side in sides):
                 self.fault(f"{where}: no series has the label {label}", "use a label that the series below have")
 
     def check_counter(self, call: Call) -> None:
-        """Add a rate of a metric that is not a counter."""
+        """Add a fault for a rate of a metric that is not a counter."""
         window = call.arguments[0] if call.arguments else None
         series = window.operand if isinstance(window, Window) else None
         of = self.known.get(series.metric) if isinstance(series, Series) else None
@@ -246,7 +246,7 @@ class _Flow:
             self.fault(f"{call.function} of {of.name}, which is a gauge", "use delta, deriv or avg_over_time")
 
     def check_same(self, binary: Binary, left: _Labels, right: _Labels) -> None:
-        """Add vectors that can never match, since one lacks labels of the other; labels of a scrape may be on both."""
+        """Add a fault for vectors that can never match, since one lacks labels of the other; labels of a scrape may be on both."""
         if left is None or right is None or binary.many:
             return
         different = sorted((left ^ right) - SCRAPE_LABELS)

@@ -67,7 +67,7 @@ FAULTY = {
     "sum by (gpu) (gpu_temperature) / sum(gpu_temperature)": "the sides of `/` never match: only one has gpu",
     "gpu_temperature and on (gpu) job_info unless job_running": "the sides of `unless` never match",
     "gpu_temperature * on (gpu) group_left (model) job_info": "group_left (model): no series has the label model",
-    'slo:error:ratio{window="1h"} > 0.1 and ignoring (windw) slo:error:ratio': "ignoring (windw): nothing there",
+    'slo:error:ratio{window="1h"} > 0.1 and ignoring (windw) slo:error:ratio': "ignoring (windw): no series",
     'slo:error:ratio{slo="three"}': "slo:error:ratio never has slo='three'",
     'slo:error:ratio{job="x"}': "slo:error:ratio has no label job",
     'ALERTS{alertstate="fires"}': "ALERTS never has alertstate='fires'",

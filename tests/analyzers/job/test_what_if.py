@@ -188,7 +188,7 @@ def test_where_the_waiting_was_not_measured_nothing_is_promised(tmp_path: Path) 
     steps = aligned(records)
     assert steps.waiting_unmeasured
 
-    with pytest.raises(TachoscopeError, match="which rank is latest"):
+    with pytest.raises(TachoscopeError, match="the latest rank is unknown"):
         WhatIf(decide(records, steps), analyze(records))
 
 

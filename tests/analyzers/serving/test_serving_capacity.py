@@ -200,7 +200,7 @@ def test_what_the_recording_cannot_tell_is_refused_with_what_to_record():
     with pytest.raises(engine_model.NotMeasuredError, match="does not count iterations") as error:
         engine_model.of_traffic(replace(full, counts=without))
     assert "--save" in str(error.value)
-    with pytest.raises(engine_model.NotMeasuredError, match="cannot tell|no request"):
+    with pytest.raises(engine_model.NotMeasuredError, match="does not determine|no request"):
         engine_model.of_traffic(recorded(PLANTED, 1.0, seconds=3.0))
     with pytest.raises(engine_model.NotMeasuredError, match="about 12 output tokens"):
         engine_model.of_traffic(recorded(Engine(PLANTED.cost, max_running=12), 90.0))

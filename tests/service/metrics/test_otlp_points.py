@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import get_args, get_type_hints
+from typing import get_args
 
-from tachoscope_core.metrics.metric import Metric
+from tachoscope_core.metrics.metric import Unit
 from tachoscope_core.metrics.training import JOB_SM_ACTIVE, STEP_SECONDS
 from tachoscope_service.metrics.family import Family, Histogram
 from tachoscope_service.metrics.otlp.points import _UNITS, Points
 
 
 def test_every_unit_that_a_metric_may_have_can_be_pushed() -> None:
-    assert set(_UNITS) == set(get_args(get_type_hints(Metric)["unit"]))
+    assert set(_UNITS) == set(get_args(Unit))
 
 
 def test_what_the_agent_counts_in_its_memory_begins_with_it_and_what_it_saves_with_the_host() -> None:
