@@ -14,6 +14,12 @@ from msgspec import Meta
 Severity = Literal["error", "note"]
 
 
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer."""
+
+    schema: Annotated[int, Meta(description="1.")] = 1
+
+
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that `doctor` looks at."""
 
@@ -24,10 +30,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     detail: Annotated[str, Meta(description="What was found, and the way out.")]
 
 
-class Examined(msgspec.Struct, frozen=True, kw_only=True):
+class Examined(Document, frozen=True, kw_only=True):
     """`tachoscope doctor`."""
 
-    schema: Annotated[int, Meta(description="1.")] = 1
     bad_checks: Annotated[int, Meta(description="How many checks are `bad`; the exit code is 1 if any.")]
     checks: list[Check]
 
@@ -57,10 +62,9 @@ class ListedJob(msgspec.Struct, frozen=True, kw_only=True):
     held: Annotated[str | None, Meta(description="Why `store prune` keeps it, as somebody said; null: it is not held.")] = None
 
 
-class StoreListing(msgspec.Struct, frozen=True, kw_only=True):
+class StoreListing(Document, frozen=True, kw_only=True):
     """`tachoscope store ls`."""
 
-    schema: Annotated[int, Meta(description="1.")] = 1
     store: Annotated[str, Meta(description="URL or directory of the store, without secrets.")]
     left_out_jobs: Annotated[int, Meta(description="Older jobs that `--limit` left out.")]
     jobs: list[ListedJob]
@@ -76,10 +80,9 @@ class SloProblem(msgspec.Struct, frozen=True, kw_only=True):
     fix: Annotated[str, Meta(description="The way out; empty: `what` names it.")] = ""
 
 
-class SloChecked(msgspec.Struct, frozen=True, kw_only=True):
+class SloChecked(Document, frozen=True, kw_only=True):
     """`tachoscope slo check`."""
 
-    schema: Annotated[int, Meta(description="1.")] = 1
     objectives: Annotated[int, Meta(description="Objectives that were checked.")]
     other_alerts: Annotated[int, Meta(description="Alerts beside the objectives that were checked.")]
     errors: Annotated[int, Meta(description="The exit code is 1 if any.")]
@@ -98,10 +101,9 @@ class BoardProblem(msgspec.Struct, frozen=True, kw_only=True):
     fix: Annotated[str, Meta(description="The way out; empty: `what` names it.")] = ""
 
 
-class BoardsChecked(msgspec.Struct, frozen=True, kw_only=True):
+class BoardsChecked(Document, frozen=True, kw_only=True):
     """`tachoscope dashboards check`."""
 
-    schema: Annotated[int, Meta(description="1.")] = 1
     boards: Annotated[int, Meta(description="Boards that were checked.")]
     expressions: Annotated[int, Meta(description="Expressions in them.")]
     errors: Annotated[int, Meta(description="The exit code is 1 if any.")]
@@ -141,10 +143,9 @@ class WalkedStep(msgspec.Struct, frozen=True, kw_only=True):
     answer: Annotated[str, Meta(description="What it answered, or why it was not run.")]
 
 
-class DrillResult(msgspec.Struct, frozen=True, kw_only=True):
+class DrillResult(Document, frozen=True, kw_only=True):
     """`tachoscope drill`."""
 
-    schema: Annotated[int, Meta(description="1.")] = 1
     class_: Annotated[str, Meta(description="What was broken.")] = msgspec.field(name="class")
     alert: Annotated[str, Meta(description="The alert that has to come.")]
     passed: Annotated[bool, Meta(description="All was as it should be; the exit code is 1 if not.")]
@@ -160,10 +161,9 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
     what: Annotated[str, Meta(description="What is broken, and what comes of it.")]
 
 
-class Drills(msgspec.Struct, frozen=True, kw_only=True):
+class Drills(Document, frozen=True, kw_only=True):
     """`tachoscope drill --list`."""
 
-    schema: Annotated[int, Meta(description="1.")] = 1
     drills: list[Drill]
 
 
@@ -177,10 +177,9 @@ class CompactedJob(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes: Annotated[int, Meta(description="Of all objects of the sets.")]
 
 
-class Compaction(msgspec.Struct, frozen=True, kw_only=True):
+class Compaction(Document, frozen=True, kw_only=True):
     """`tachoscope store compact`."""
 
-    schema: Annotated[int, Meta(description="1.")] = 1
     store: Annotated[str, Meta(description="URL or directory of the store, without secrets.")]
     jobs: list[CompactedJob]
 
@@ -195,10 +194,9 @@ class RemovedThing(msgspec.Struct, frozen=True, kw_only=True):
     objects: Annotated[int, Meta(description="How many objects it was.")]
 
 
-class Pruning(msgspec.Struct, frozen=True, kw_only=True):
+class Pruning(Document, frozen=True, kw_only=True):
     """`tachoscope store prune`."""
 
-    schema: Annotated[int, Meta(description="1.")] = 1
     store: Annotated[str, Meta(description="URL or directory of the store, without secrets.")]
     dry_run: Annotated[bool, Meta(description="Nothing was removed.")]
     removed: list[RemovedThing]
