@@ -1,5 +1,6 @@
 """What is shipped, tested as it is shipped: the wheel in a clean environment."""
 
+import importlib.metadata
 import subprocess
 import sys
 import zipfile
@@ -9,6 +10,7 @@ from pathlib import Path
 import pandas
 import pyarrow
 import pytest
+from packaging.requirements import Requirement
 
 from making import beat, job
 
@@ -29,7 +31,7 @@ def pip(*words: str, python: str = sys.executable) -> None:
 
 @dataclass(frozen=True)
 class Clean:
-    """An environment with the wheel and what it needs at least; records of a job whose loader has too few workers."""
+    """An environment with the wheel alone; records of a job whose loader has too few workers."""
 
     folder: Path
     spool: Path
@@ -37,6 +39,11 @@ class Clean:
     @property
     def python(self) -> str:
         return str(self.folder / "venv/bin/python")
+
+    @property
+    def packages(self) -> Path:
+        (found,) = self.folder.glob("venv/lib/python*/site-packages")
+        return found
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         tachoscope = str(self.folder / "venv/bin/tachoscope")
@@ -56,25 +63,40 @@ def clean(wheel: Path, tmp_path: Path) -> Clean:
     beats = [beat(wait_samples={"data_wait": {"sleep": 40}}, signals={"workers": 0.0})]
     spool.write_bytes(job([[STEP]] * 60, heartbeats=beats))
     made = Clean(tmp_path, spool)
-    pip("install", "--no-compile", str(wheel), python=made.python)  # of all that it brings; commands compile what they import
+    pip("install", "--no-deps", "--no-compile", str(wheel), python=made.python)
     return made
 
 
+def link_requirements(packages: Path) -> None:
+    """Put what tachoscope needs without extras, and what that needs, into an environment: as it is in that of the tests."""
+    wanted = list(importlib.metadata.Distribution.at(next(packages.glob("tachoscope-*.dist-info"))).requires or ())
+    there: set[str] = set()
+    while wanted:
+        one = Requirement(wanted.pop())
+        if one.name in there or not (one.marker is None or one.marker.evaluate({"extra": ""})):
+            continue
+        there.add(one.name)
+        found = importlib.metadata.distribution(one.name)
+        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            (packages / top).symlink_to(Path(str(found.locate_file(top))))
+        wanted += found.requires or ()
+
+
 def test_the_wheel_in_a_clean_environment_runs_help_and_with_tables_an_analysis(clean: Clean) -> None:
+    link_requirements(clean.packages)
     assert "Where does the accelerator time go" in clean.run("--help").stdout
     without = clean.run("analyze", str(clean.spool))
     assert (without.returncode, without.stderr.count("\n")) == (2, 1)
     assert "pip install 'tachoscope[analyze]'" in without.stderr
     assert clean.run("run", "--", "true").returncode == 0  # a GPU node has neither pandas nor numpy
 
-    (packages,) = clean.folder.glob("venv/lib/python*/site-packages")
     tables = [str(Path(module.__file__).parents[1]) for module in (pandas, pyarrow)]
-    (packages / "zz_tables.pth").write_text("\n".join(tables))  # after the wheel's own
+    (clean.packages / "zz_tables.pth").write_text("\n".join(tables))  # after the wheel's own
     assert clean.analyzes()
 
 
-@pytest.mark.bar  # downloads what the extra names
-def test_with_its_extra_the_wheel_analyzes(clean: Clean, wheel: Path) -> None:
+@pytest.mark.bar  # downloads what the wheel and its extra name
+def test_installed_by_pip_with_its_extra_the_wheel_analyzes(clean: Clean, wheel: Path) -> None:
     pip("install", f"{wheel}[analyze]", python=clean.python)
 
     assert clean.analyzes()
