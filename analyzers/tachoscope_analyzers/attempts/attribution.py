@@ -17,6 +17,8 @@ from tachoscope_core.metrics.catalogue import UNEXPLAINED
 
 BLOCK_CELLS = 200_000
 """Steps times ranks that are attributed at a time: a life of days has millions, and each needs some 60 numbers meanwhile."""
+LEAST_STEPS = 500
+"""Steps of a block of very many ranks."""
 
 STATES = (*dict.fromkeys(STATE_OF_CAUSE.values()), "communication", "straggler_wait")
 
@@ -54,7 +56,7 @@ def blocks(processes: Sequence[RankProcess]) -> Iterator[Block]:
         return
     last = max(process.last_step for process in known)
     first = min(process.first_step for process in known)
-    size = max(BLOCK_CELLS // len(processes), 500)
+    size = max(BLOCK_CELLS // len(processes), LEAST_STEPS)
     for begin in range(first, last + 1, size):
         block = _block(processes, begin, begin + size)
         if len(block.numbers):

@@ -23,7 +23,7 @@ from tachoscope_core.records import records
 from tachoscope_core.report.report import Report
 from tachoscope_core.storage.store import GoneObjectError, Store
 
-LONG = [0.5 + 0.01 * (number % 7) for number in range(1300)]
+LONG = [0.5 + 0.01 * (number % 7) for number in range(260)]
 """Steps for several blocks of the least length."""
 
 
@@ -35,10 +35,10 @@ def hangs() -> PlantedLife:
     """One hang passes, in the midst of many steps; the second attempt hangs until it is killed."""
     life = PlantedLife()
     life.launcher(0.0, 2000.0, code=1)
-    steps = [*LONG[:700], 31.0, *LONG[701:]]
-    beats = [(5.0 * number, "forward") for number in range(1, 140)]
+    steps = [*LONG[:140], 31.0, *LONG[141:]]
+    beats = [(5.0 * number, "forward") for number in range(1, 40)]
     for rank in range(2):
-        stuck = {"stopped": {701: 30.0}} if rank else {"blocked": {701: 30.0}}
+        stuck = {"stopped": {141: 30.0}} if rank else {"blocked": {141: 30.0}}
         end = life.process(rank, steps, start=1.0, begin=2.0, heartbeats=[] if rank else beats, **stuck)  # type: ignore[arg-type]
         life.gone(rank, end + 0.3, start=1.0)
         seen = [(1000.0 + 5.0 * number, "backward") for number in range(60 if rank else 2, 90)]
@@ -46,21 +46,21 @@ def hangs() -> PlantedLife:
         life.gone(rank, 1500.0, attempt=1, start=990.0)
     for number in range(30):
         where = {"forward": {f"train.py:{40 + number % 3} forward": 5}}
-        own: dict[str, Any] = {"writer": life.writer(0, 1, 1.0), "rank": 1, "step": 700, "window_seconds": 5.0, "where": where}
+        own: dict[str, Any] = {"writer": life.writer(0, 1, 1.0), "rank": 1, "step": 140, "window_seconds": 5.0, "where": where}
         own["signals"] = {records.OTHER_THREADS: 1.0 + number % 2, records.GRADIENT_STEPS: 600.0, "ticks": 40.0}
-        life.add(records.Heartbeat, 340.0 + 2.0 * number, **own)
+        life.add(records.Heartbeat, 43.0 + 2.0 * number, **own)
     return life
 
 
 def a_restore_in_the_midst() -> PlantedLife:
-    """Goes back to a checkpoint after 600 of its steps, and reads one within a step."""
+    """Goes back to a checkpoint after 120 of its steps, and reads one within a step."""
     life = PlantedLife()
     life.launcher(0.0, 900.0)
     for rank in range(2):
-        end = life.process(rank, [1.0] * 800, start=1.0, begin=2.0, saves={400: "/ckpt/400", 799: "/ckpt/799"})
-        own: dict[str, Any] = {"writer": life.writer(0, rank, 1.0), "rank": rank, "reference": "/ckpt/400", "blocking_seconds": 0.4}
-        life.add(records.CheckpointRestored, 602.7, **own, step=400)
-        life.add(records.JobEnded, end + 1.0, writer=own["writer"], rank=rank, status="left", steps=800)
+        end = life.process(rank, [1.0] * 160, start=1.0, begin=2.0, saves={80: "/ckpt/80", 159: "/ckpt/159"})
+        own: dict[str, Any] = {"writer": life.writer(0, rank, 1.0), "rank": rank, "reference": "/ckpt/80", "blocking_seconds": 0.4}
+        life.add(records.CheckpointRestored, 122.7, **own, step=80)
+        life.add(records.JobEnded, end + 1.0, writer=own["writer"], rank=rank, status="left", steps=160)
     return life
 
 
@@ -69,9 +69,9 @@ def a_late_node_and_missing_steps() -> PlantedLife:
     life = PlantedLife()
     life.launcher(0.0, 900.0, code=1)
     life.process(0, LONG, start=1.0, begin=2.0, world=3)
-    life.process(1, LONG[:900], start=1.0, begin=2.5, world=3, host="node-1")
+    life.process(1, LONG[:180], start=1.0, begin=2.5, world=3, host="node-1")
     life.process(2, [], start=1.0, begin=2.0, world=3)
-    missing = {("rank-0-1-1.0", step) for step in range(520, 560)}
+    missing = {("rank-0-1-1.0", step) for step in range(104, 112)}
     life.rows = [row for row in life.rows if not isinstance(row, records.StepDone) or (row.writer, row.step) not in missing]
     return life
 
@@ -113,6 +113,7 @@ LIVES: list[Callable[[], PlantedLife]] = [
 @pytest.fixture(params=LIVES, ids=lambda life: life.__name__)
 def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> PlantedLife:
     monkeypatch.setattr(attribution, "BLOCK_CELLS", 1)
+    monkeypatch.setattr(attribution, "LEAST_STEPS", 100)
     made: PlantedLife = request.param()
     return made
 
