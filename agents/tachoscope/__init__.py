@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal
 
 from tachoscope import arguments
@@ -28,10 +27,7 @@ if TYPE_CHECKING:
     from tachoscope.serving.service import Service
     from tachoscope.training.probe import Probe
 
-try:
-    __version__ = version("tachoscope")
-except PackageNotFoundError:  # run from a source tree
-    __version__ = "0"
+    __version__: str
 
 __all__ = [
     "ServingMiddleware",
@@ -367,9 +363,20 @@ def current_request() -> Request:
 
 
 def __getattr__(name: str) -> Any:
-    """Import the middleware only where it is asked for."""
+    """Import the middleware, and what tells the version, only where they are asked for: each process of a job imports this."""
+    if name == "__version__":
+        return _version()
     if name != "ServingMiddleware":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tachoscope.serving.asgi_middleware import ServingMiddleware
 
     return ServingMiddleware
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("tachoscope")
+    except PackageNotFoundError:  # run from a source tree
+        return "0"
