@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers import assert_phases_sum, execute, records_of, run_watched, seconds_by_phase, steps_of
+from tachoscope.timing import procfs
 from tachoscope_analyzers.records.load import JobRecords, status
 from tachoscope_core.storage import spool
 from training_loops import BATCHES, LOOPS, PAUSE
@@ -112,6 +113,14 @@ def test_steps_go_on_when_what_drove_the_loop_is_out_of_use(loops: Path) -> None
     assert counted(loops, "loader_then_none") == BATCHES + 300
     assert counted(loops, "persistent_loader_then_none") == BATCHES + 300
     assert 500 <= counted(loops, "new_optimizer_without_loader") <= 600
+
+
+def test_a_step_whose_processor_time_is_read_says_how_long_it_waited_for_a_core(loops: Path) -> None:
+    detailed = [step for step in records_of(loops, "loader_then_none").steps if step.cpu_seconds]
+
+    assert len(detailed) >= 100
+    if procfs.RunDelay().measured:
+        assert all(step.run_delay_seconds for step in detailed)
 
 
 def test_explicit_steps_count_alone_from_the_first_on(loops: Path) -> None:

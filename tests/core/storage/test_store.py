@@ -1,9 +1,11 @@
+import gzip
 import os
 from pathlib import Path
 
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.storage import store as store_module
 from tachoscope_core.storage.compacted import last_attempt
 from tachoscope_core.storage.store import Store
 
@@ -25,6 +27,15 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert [(s.host, s.writer, s.attempt, s.offset) for s in segments] == [("node_1", WRITER, 0, 0), ("node_1", WRITER, 2, 7)]
     assert last_attempt(store, "job") == 2
     assert store.jobs() == ["job"]
+
+
+def test_an_object_of_several_parts_may_unpack_to_as_much_as_one_of_a_single_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "MAX_OBJECT_BYTES", 1 << 20)
+    part = gzip.compress(bytes(400_000))
+
+    assert store_module.unpacked(gzip.compress(b"a") + 2 * part) == b"a" + bytes(800_000)
+    with pytest.raises(ValueError, match="larger than 1 MiB"):
+        store_module.unpacked(gzip.compress(b"a") + 3 * part)
 
 
 def test_shipping_the_same_bytes_twice_stores_them_once(tmp_path: Path) -> None:

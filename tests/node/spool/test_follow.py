@@ -8,6 +8,7 @@ import random
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from spool_writing import Process
 from spooling import FakeClock, agent_of, assert_once, pass_seconds, value
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
-from tachoscope_node.spool.segment import Segment
+from tachoscope_node.spool import follower
+from tachoscope_node.spool.segment import CHUNK_BYTES, Segment
 from tachoscope_service.metrics.prometheus_text import Exposition
 
 
@@ -305,6 +307,27 @@ def test_a_directory_that_cannot_be_read_is_counted_and_the_others_are_followed(
 
     assert value(agent, "tachoscope_agent_unreadable_directories") == 1
     assert value(agent, "tachoscope_steps_total", "honest", "0") == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files to others")
+def test_where_not_all_can_be_read_at_once_each_user_comes_first_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "_DIRECTORIES_AT_ONCE", 1)
+    clock = FakeClock()
+    agent = agent_of(tmp_path, clock=clock)
+    for user in range(3):
+        directory = tmp_path / "spool" / f"of-{user}"
+        directory.mkdir(parents=True)
+        (directory / spool.segment_name(str(uuid.uuid4()), 0)).write_bytes(b"{}\n" * (4 * CHUNK_BYTES))
+        os.chown(directory, 1000 + user, -1)
+    agent.follower.scan(clock.now)
+
+    turns: Counter[str] = Counter()
+    for _ in range(9):
+        before = {one.path: one.bytes_read for one in agent.follower.segments()}
+        agent.follower.read(clock.now, lambda *_: None, seconds=0.0)
+        turns.update(one.path.parent.name for one in agent.follower.segments() if one.bytes_read > before[one.path])
+
+    assert turns == {"of-0": 3, "of-1": 3, "of-2": 3}
 
 
 def test_a_directory_replaced_by_a_link_leads_nowhere(tmp_path: Path) -> None:
