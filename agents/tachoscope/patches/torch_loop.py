@@ -46,25 +46,33 @@ def _loaders(probe: Probe) -> None:
     from torch import is_grad_enabled
     from torch.utils.data import dataloader
 
+    missing: Any = object()
+
     def next_of(original: Function) -> Function:
         def next_batch(self: Any) -> Any:
             if get_ident() != probe.thread_ident and not probe.in_watched_thread():
                 return original(self)
+            machine = probe.machine
             try:
-                probe.machine.batch_begin(self, grad_enabled=is_grad_enabled())
+                if is_grad_enabled():
+                    machine.batch_begin(self)
+                else:
+                    machine.batch_begin_without_gradients(self)
             except Exception as error:
                 probe.stop_after_fault(error)
-            got_one, batch = False, None
+            batch = missing
             try:
                 batch = original(self)
-                got_one = True
                 return batch
             finally:
                 try:
-                    samples = getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0
-                    if got_one and not probe.timeline.evaluating:
-                        probe.loaders.batch_given(self, batch)
-                    probe.machine.batch_end(samples, got_one=got_one, elements=elements_of(batch))
+                    if batch is missing:
+                        machine.no_batch()
+                    else:
+                        if not machine.timeline.evaluating:
+                            probe.loaders.batch_given(self, batch)
+                        samples = getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0
+                        machine.batch_end(samples, elements_of(batch))
                 except Exception as error:
                     probe.stop_after_fault(error)
 
@@ -107,13 +115,16 @@ def _workers(probe: Probe, dataloader: ModuleType) -> None:
     wrap(dataloader._utils.worker, "_worker_loop", sampled)
 
 
+_SEQUENCES = (list, tuple)
+
+
 def elements_of(batch: object) -> int:
     """Return how many numbers the first tensor of a batch has, without reading any; 0: it has none. About half a microsecond."""
     for _ in range(3):
-        if hasattr(batch, "numel"):
+        if isinstance(batch, _SEQUENCES):
+            batch = batch[0] if batch else None
+        elif hasattr(batch, "numel"):
             return int(batch.numel())
-        if isinstance(batch, list | tuple) and batch:
-            batch = batch[0]
         elif isinstance(batch, Mapping) and batch:
             batch = next(iter(batch.values()))
         else:

@@ -30,10 +30,10 @@ would cost."""
 class Steps(Protocol):
     """What is told of outermost calls."""
 
-    without_gradients: bool
     has_models: bool
 
-    def model_begin(self, module: Any, *, grad_enabled: bool) -> bool: ...
+    def model_begin(self, module: Any) -> bool: ...
+    def model_begin_without_gradients(self, module: Any) -> bool: ...
     def model_end(self) -> None: ...
 
 
@@ -79,7 +79,7 @@ class ModelCalls:
     def step_ended(self, step: FinishedStep) -> None:
         """A step ended: with enough of them the classes are known; without any call the models may be others now."""
         calls, self._calls = self._calls, 0
-        if calls > MOST_CALLS_A_BACKWARD * max(step.backward_calls, 1):
+        if calls > MOST_CALLS_A_BACKWARD and calls > MOST_CALLS_A_BACKWARD * step.backward_calls:
             self.stop()
             self._discoveries = MOST_DISCOVERIES
         elif self._discovering:
@@ -111,8 +111,10 @@ class ModelCalls:
         entered = False
         try:
             machine = watcher.machine
-            entered = machine.model_begin(module, grad_enabled=self._grad_enabled())
-            if entered and not machine.without_gradients:
+            if not self._grad_enabled():
+                entered = machine.model_begin_without_gradients(module)
+            elif machine.model_begin(module):
+                entered = True
                 self._calls += 1
                 if self._discovering or not self.active:
                     self._watch_class(type(module))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 
-class FinishedStep(NamedTuple):
+class FinishedStep(msgspec.Struct, frozen=True, gc=False):
     """A step as the training thread leaves it, in nanoseconds.
 
     `wall` and `cpu` are by phase; `cpu` and the delays are None in a step whose CPU clocks were not read.

@@ -28,6 +28,8 @@ from tachoscope_core.records.records import PHASES
 
 _KEPT_IN_EVALUATION = (CHECKPOINT, GC)
 
+_ZEROS = [0] * len(PHASES)
+
 Sums = tuple[list[int], list[int]]
 """Nanoseconds by phase, wall and CPU, since the step began."""
 
@@ -40,13 +42,13 @@ class Timeline:
         "_cpu_clock",
         "_cut",
         "_eval_trains",
-        "_last",
         "_last_cpu",
         "_no_grad",
         "_snapshot",
         "_stack",
         "cpu",
         "evaluating",
+        "last",
         "phase",
         "reads_cpu",
         "wall",
@@ -55,9 +57,10 @@ class Timeline:
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns, cpu_clock: Callable[[], int] = time.thread_time_ns) -> None:
         self._clock = clock
         self._cpu_clock = cpu_clock
-        self.wall = [0] * len(PHASES)
-        self.cpu = [0] * len(PHASES)
+        self.wall = _ZEROS.copy()
+        self.cpu = _ZEROS.copy()
         self.phase = OTHER
+        self.last = 0  # the clock at the last event
         self._stack: list[int] = []
         self._snapshot: Sums | None = None
         self.evaluating = False  # whether `begin_evaluation` is still undecided
@@ -68,17 +71,16 @@ class Timeline:
 
     def restart(self) -> None:
         """Forget all time so far; what comes belongs to a new step."""
-        self.wall[:] = [0] * len(PHASES)
-        self.cpu[:] = [0] * len(PHASES)
+        self.wall[:] = self.cpu[:] = _ZEROS
         self._snapshot = None
         self.evaluating = False
-        self._cut = self._last = self._clock()
+        self._cut = self.last = self._clock()
         self._last_cpu = self._cpu_clock()
 
     def _account(self) -> None:
         now = self._clock()
-        self.wall[self.phase] += now - self._last
-        self._last = now
+        self.wall[self.phase] += now - self.last
+        self.last = now
         if self.reads_cpu:
             self._account_cpu(self.phase)
 
@@ -87,14 +89,14 @@ class Timeline:
         self.cpu[phase] += cpu - self._last_cpu
         self._last_cpu = cpu
 
-    # The next three are called a dozen times a step and repeat `_account`: after a step's computing each further function costs
-    # more for being fetched into the caches again than for what it does.
+    # What follows up to `unwind` is called a dozen times a step and repeats `_account`: after a step's computing each further
+    # function costs more for being fetched into the caches again than for what it does.
 
     def enter(self, phase: int) -> None:
         """Begin a nested phase."""
         now, current = self._clock(), self.phase
-        self.wall[current] += now - self._last
-        self._last = now
+        self.wall[current] += now - self.last
+        self.last = now
         if self.reads_cpu:
             self._account_cpu(current)
         self._stack.append(current)
@@ -104,8 +106,8 @@ class Timeline:
         """End the innermost nested phase; without one, nothing happens."""
         if self._stack:
             now, current = self._clock(), self.phase
-            self.wall[current] += now - self._last
-            self._last = now
+            self.wall[current] += now - self.last
+            self.last = now
             if self.reads_cpu:
                 self._account_cpu(current)
             self.phase = self._stack.pop()
@@ -114,8 +116,8 @@ class Timeline:
         """End the innermost phase and, if it was the outermost too, go on in another base phase."""
         if self._stack:
             now, current = self._clock(), self.phase
-            self.wall[current] += now - self._last
-            self._last = now
+            self.wall[current] += now - self.last
+            self.last = now
             if self.reads_cpu:
                 self._account_cpu(current)
             self.phase = self._stack.pop()
@@ -128,20 +130,24 @@ class Timeline:
             self._account()
             self.phase = base
 
-    @property
-    def last(self) -> int:
-        """The clock at the last event."""
-        return self._last
+    def enter_counted(self, phase: int) -> int:
+        """Begin a nested phase, and return how many were open before: what `unwind` needs to end this one."""
+        self.enter(phase)
+        return len(self._stack) - 1
 
-    @property
-    def depth(self) -> int:
-        """How many nested phases are open."""
-        return len(self._stack)
-
-    def unwind(self, depth: int) -> None:
-        """End innermost phases until `depth` are open, also after exceptions."""
-        while len(self._stack) > depth:
-            self.leave()
+    def unwind(self, depth: int) -> bool:
+        """End the innermost phases until `depth` are open, more than one where an exception skipped their ends; say if one was."""
+        stack = self._stack
+        if len(stack) <= depth:
+            return False
+        now, current = self._clock(), self.phase
+        self.wall[current] += now - self.last
+        self.last = now
+        if self.reads_cpu:
+            self._account_cpu(current)
+        self.phase = stack[depth]
+        del stack[depth:]
+        return True
 
     def sums(self) -> Sums:
         """Return what was accounted so far in this step."""
@@ -201,26 +207,29 @@ class Timeline:
         likely = self.evaluating and (self._no_grad or not self._eval_trains)
         return EVALUATION if likely and self.phase not in _KEPT_IN_EVALUATION else self.phase
 
-    def end_step(self, *, read_cpu: bool = True) -> tuple[int, int, list[int], list[int] | None]:
-        """End the step here; accounting starts again at zero.
+    def end_step(self, *, read_cpu: bool = True, at_last: bool = False) -> tuple[int, int, list[int], list[int] | None]:
+        """End the step; accounting starts again at zero.
 
         Args:
             read_cpu: whether the next step reads the CPU clock, which costs a system call an event.
+            at_last: the step ends with the last event and not now, which saves a reading of the clocks.
 
         Returns:
             The clock now, the nanoseconds since the last cut, and these by phase: wall, and CPU or None if it was not read.
         """
-        self._account()
-        total = self._last - self._cut
-        done = (self._last, total, self.wall, self.cpu if self.reads_cpu else None)
-        self._cut = self._last
+        if not at_last:
+            self._account()
+        end = self.last
+        done = (end, end - self._cut, self.wall, self.cpu if self.reads_cpu else None)
+        self._cut = end
         self._snapshot = None
         self.evaluating = False
         if not self._stack:
             self.phase = OTHER
-        self.wall = [0] * len(PHASES)
-        self.cpu = [0] * len(PHASES)
-        if read_cpu and not self.reads_cpu:
+        self.wall = _ZEROS.copy()
+        if self.reads_cpu:
+            self.cpu = _ZEROS.copy()
+        elif read_cpu:
             self._last_cpu = self._cpu_clock()
         self.reads_cpu = read_cpu
         return done

@@ -18,10 +18,23 @@ _MOST_LOADERS = 64
 class EvaluationRule:
     """Decides by the next model call what the time before it was."""
 
-    __slots__ = ("_after", "_batch_since", "_began", "_fed", "_last_model", "_loader", "_timeline", "_trained", "_training_loaders")
+    __slots__ = (
+        "_after",
+        "_batch_since",
+        "_began",
+        "_fed",
+        "_last_model",
+        "_loader",
+        "_timeline",
+        "_trained",
+        "_training_loaders",
+        "settled",
+    )
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
+        self.settled = False
+        """A loader is trained with, and nothing is to be decided: this rule need not be told of its batches, nor that steps end."""
         self._began: Sums | None = None
         """Where what may be evaluation began."""
         self._after: Sums | None = None
@@ -45,6 +58,7 @@ class EvaluationRule:
         self._loader = _identity(loader)
         if self._loader not in self._training_loaders and self._began is None:
             self._begin(fed=False)
+        self.settled = self._began is None
         return evaluated
 
     def batch_arrived(self) -> None:
@@ -78,6 +92,7 @@ class EvaluationRule:
 
     def _begin(self, *, fed: bool) -> None:
         self._began, self._batch_since, self._fed = self._timeline.sums(), False, fed
+        self.settled = False
 
     def _is_trained(self, module: Any) -> bool:
         return not self._trained.isdisjoint(_parameters(module))

@@ -18,22 +18,22 @@ class GradientSteps:
     """Says whether gradients end steps.
 
     Attributes:
-        active: they do. counted: how many steps they ended.
+        active: they do. counted: how many steps they ended. over: an optimizer stepped, so that they never will.
     """
 
-    __slots__ = ("_calls", "_over", "active", "counted")
+    __slots__ = ("_calls", "active", "counted", "over")
 
     def __init__(self) -> None:
-        self.active = self._over = False
+        self.active = self.over = False
         self.counted = self._calls = 0
 
     def optimizer_stepped(self) -> None:
         """There is an optimizer, whose steps count."""
-        self._over, self.active = True, False
+        self.over, self.active = True, False
 
     def computed(self) -> bool:
         """Gradients were computed: say whether that may end a step."""
-        if self.active or self._over:
+        if self.active or self.over:
             return self.active
         self._calls += 1
         if self._calls == LOOK_AT:

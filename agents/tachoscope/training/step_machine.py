@@ -17,15 +17,16 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tachoscope.timing import phases
 from tachoscope.timing.device_clock import GAP, HOST_TO_DEVICE
 from tachoscope.timing.finished_step import FinishedStep
+from tachoscope.timing.phases import BACKWARD, DATA_WAIT, EVALUATION, FORWARD, LOSS, OPTIMIZER, OTHER, PREPARATION, Timeline
+from tachoscope.timing.phases import HOST_TO_DEVICE as COPYING
 from tachoscope.timing.step_detail import StepDetail
 from tachoscope.training.evaluation import EvaluationRule
 from tachoscope.training.gradient_steps import GradientSteps
 from tachoscope.training.step_rule import StepRule
 
-_CALL_MODELS = (phases.OTHER, phases.PREPARATION, phases.FORWARD, phases.LOSS)
+_CALL_MODELS = (OTHER, PREPARATION, FORWARD, LOSS)
 """Phases in which a model is called as such: elsewhere it is called by a loader, a checkpoint, or backward once more."""
 
 
@@ -84,8 +85,8 @@ class StepMachine:
         "without_gradients",
     )
 
-    def __init__(self, timeline: phases.Timeline | None = None) -> None:
-        self.timeline = timeline or phases.Timeline()
+    def __init__(self, timeline: Timeline | None = None) -> None:
+        self.timeline = timeline or Timeline()
         self.rule = StepRule()
         self.evaluation = EvaluationRule(self.timeline)
         self.gradient_steps = GradientSteps()
@@ -109,35 +110,44 @@ class StepMachine:
 
     # --- batches -----------------------------------------------------------------------------------------------------------
 
-    def batch_begin(self, loader: object, *, grad_enabled: bool) -> None:
+    def batch_begin(self, loader: object) -> None:
         """The thread asks a loader's iterator for a batch."""
-        if not grad_enabled:
-            self.timeline.begin_evaluation(no_grad=True)
-        elif self.timeline.evaluating and self.timeline.evaluating_without_grad:
+        if self.timeline.evaluating and self.timeline.evaluating_without_grad:
             self.end_evaluation()
-        if self.has_models and not self.timeline.evaluating and self.evaluation.batch_asked(loader):
+        self._ask(loader)
+
+    def batch_begin_without_gradients(self, loader: object) -> None:
+        """It does so with gradients switched off."""
+        self.timeline.begin_evaluation(no_grad=True)
+        self._ask(loader)
+
+    def _ask(self, loader: object) -> None:
+        timeline, evaluation = self.timeline, self.evaluation
+        if self._loader is None or self._loader() is not loader:
+            self._loader = weakref.ref(loader)
+            evaluation.settled = False
+        if self.has_models and not evaluation.settled and not timeline.evaluating and evaluation.batch_asked(loader):
             self._pending.clear()
         if self._open_optimizers:
             self._leave_optimizers()
         if self.device is not None:
             self.device.begin(GAP)  # within a step that accumulates gradients, too
-        self.timeline.enter(phases.DATA_WAIT)
-        if self._loader is None or self._loader() is not loader:
-            self._loader = weakref.ref(loader)
+        timeline.enter(DATA_WAIT)
 
-    def batch_end(self, samples: int, *, got_one: bool, elements: int = 0) -> None:
-        """The loader returned a batch, or was exhausted."""
-        if not got_one:
-            self.timeline.leave()
-            if not self.timeline.evaluating:
-                self.rule.loader_exhausted()
-            return
-        self.timeline.leave_to(phases.PREPARATION if self.has_models else phases.FORWARD)
+    def batch_end(self, samples: int, elements: int) -> None:
+        """The loader returned a batch."""
+        self.timeline.leave_to(PREPARATION if self.has_models else FORWARD)
         self._batch_arrived(samples, elements)
+
+    def no_batch(self) -> None:
+        """The loader was exhausted, or raised."""
+        self.timeline.leave()
+        if not self.timeline.evaluating:
+            self.rule.loader_exhausted()
 
     def batch_handed_out(self) -> None:
         """The loop gets a batch that its loader read ahead; its samples were counted then."""
-        self.timeline.go_on_in(phases.PREPARATION if self.has_models else phases.FORWARD)
+        self.timeline.go_on_in(PREPARATION if self.has_models else FORWARD)
         self._batch_arrived(0, 0)
 
     @property
@@ -150,7 +160,8 @@ class StepMachine:
             before = self._pending[-1] if self._pending else (0, 0)
             self._pending = [(samples or before[0], elements or before[1])]
         elif self.has_models:
-            self.evaluation.batch_arrived()
+            if not self.evaluation.settled:
+                self.evaluation.batch_arrived()
             self._pending.append((samples, elements))
         else:
             self._train_on(samples, elements)
@@ -161,9 +172,11 @@ class StepMachine:
         self._elements += elements
 
     def _train_on_pending(self) -> None:
-        pending, self._pending = self._pending, []
-        for samples, elements in pending:
-            self._train_on(samples, elements)
+        self.rule.batch_arrived(self._loader)
+        for samples, elements in self._pending:
+            self._samples += samples
+            self._elements += elements
+        self._pending.clear()
 
     @property
     def _fed(self) -> bool:
@@ -191,18 +204,16 @@ class StepMachine:
 
     # --- models ------------------------------------------------------------------------------------------------------------
 
-    def model_begin(self, module: Any, *, grad_enabled: bool) -> bool:
+    def model_begin(self, module: Any) -> bool:
         """A model is called that no other called; False where this belongs to another phase, such as backward."""
-        if self.timeline.phase not in _CALL_MODELS:
+        timeline = self.timeline
+        if timeline.phase not in _CALL_MODELS:
             return False
-        if not grad_enabled:
-            self._begin_without_gradients(module)
-            return True
         if self.calls is not None:
             self.calls.model_called()
         self.without_gradients = False
-        self.timeline.enter(phases.FORWARD)
-        if self.timeline.evaluating:
+        timeline.enter(FORWARD)
+        if timeline.evaluating:
             return True
         if self.device is not None:
             self.device.begin("forward")
@@ -210,16 +221,20 @@ class StepMachine:
         if self._pending:
             self._train_on_pending()
         elif not self._fed:
-            self.timeline.move_to_phase(phases.OTHER, phases.PREPARATION)
+            timeline.move_to_phase(OTHER, PREPARATION)
         return True
 
-    def _begin_without_gradients(self, module: Any) -> None:
+    def model_begin_without_gradients(self, module: Any) -> bool:
+        """The same with gradients switched off."""
+        if self.timeline.phase not in _CALL_MODELS:
+            return False
         if self.has_models and not self.timeline.evaluating:
             self.evaluation.called_without_gradients(module, fed=self._fed)
         self.without_gradients = True
         if self.device is not None and self._fed and not self.timeline.evaluating:
             self.device.begin("no_grad")
-        self.timeline.enter(phases.FORWARD)
+        self.timeline.enter(FORWARD)
+        return True
 
     def model_end(self) -> None:
         """The call of a model returned."""
@@ -228,11 +243,11 @@ class StepMachine:
             if not self.timeline.evaluating:
                 self.evaluation.returned_without_gradients()
         else:
-            self.timeline.leave_to(phases.LOSS)
+            self.timeline.leave_to(LOSS)
 
     def copy_begin(self) -> str:
         """A tensor of the host is about to be copied to the device; return what `copy_end` needs."""
-        self.timeline.enter(phases.HOST_TO_DEVICE)
+        self.timeline.enter(COPYING)
         if self.device is None or self.timeline.evaluating:
             return ""
         before = self.device.segment
@@ -247,35 +262,39 @@ class StepMachine:
 
     def exchanged(self) -> None:
         """The thread sent to another rank, or received: a stage of a pipeline computes a batch that no loader gave it."""
-        if self.trains and self.timeline.phase == phases.OTHER:
-            self.timeline.go_on_in(phases.LOSS if self.has_models else phases.FORWARD)
+        if self.trains and self.timeline.phase == OTHER:
+            self.timeline.go_on_in(LOSS if self.has_models else FORWARD)
 
     # --- gradients ---------------------------------------------------------------------------------------------------------
 
     def backward_begin(self) -> None:
         """Gradients are about to be computed: this is training."""
-        if self.timeline.evaluating:
-            self.timeline.cancel_evaluation()
-        self._train_on_pending()
+        timeline = self.timeline
+        if timeline.evaluating:
+            timeline.cancel_evaluation()
+        if self._pending:
+            self._train_on_pending()
         if self._open_optimizers:
             self._leave_optimizers()
         if not self.trains:
             self._begin_training()
         if self.calls is not None:
             self.calls.backward_called(self.steps)
-        if self.timeline.reads_cpu:
+        if timeline.reads_cpu:
             self.detail.backward_began()
         if self.device is not None:
             self.device.begin("backward")
         self._backward_calls += 1
-        self.timeline.enter(phases.BACKWARD)
+        timeline.enter(BACKWARD)
 
     def backward_end(self) -> None:
         """Gradients are there."""
-        self.timeline.leave_to(phases.LOSS if self.has_models else phases.FORWARD)
+        self.timeline.leave_to(LOSS if self.has_models else FORWARD)
         if self.timeline.reads_cpu:
             self.detail.backward_ended()
-        if not self.rule.explicit and self.gradient_steps.computed() and (self.rule.fresh_batch or not self._fed):
+        if self.gradient_steps.over or self.rule.explicit:
+            return
+        if self.gradient_steps.computed() and (self.rule.fresh_batch or not self._fed):
             self.gradient_steps.counted += 1
             self.end_step()
 
@@ -285,12 +304,11 @@ class StepMachine:
         """An optimizer begins its step; one with a closure computes loss and gradients in it."""
         if self.device is not None and not with_closure:
             self.device.begin("optimizer")
-        self._open_optimizers.append(self.timeline.depth)
-        self.timeline.enter(phases.OPTIMIZER)
+        self._open_optimizers.append(self.timeline.enter_counted(OPTIMIZER))
 
     def closure_begin(self) -> None:
         """An optimizer asks for the loss and its gradients."""
-        self.timeline.enter(phases.LOSS if self.has_models else phases.FORWARD)
+        self.timeline.enter(LOSS if self.has_models else FORWARD)
 
     def closure_end(self) -> None:
         """It has them."""
@@ -305,17 +323,18 @@ class StepMachine:
 
     def optimizer_end(self, optimizer: object) -> None:
         """An optimizer ended its step, and perhaps a step of the job with it."""
-        if self._open_optimizers:  # else watched since the middle of this step
-            self.timeline.unwind(self._open_optimizers.pop())
-        self.gradient_steps.optimizer_stepped()
+        # One that is not open is watched since the middle of its step.
+        just_ended = bool(self._open_optimizers) and self.timeline.unwind(self._open_optimizers.pop())
+        if not self.gradient_steps.over:
+            self.gradient_steps.optimizer_stepped()
         if self.rule.optimizer_stepped(optimizer, nested=bool(self._open_optimizers)):
-            self.end_step()
+            self.end_step(at_last=just_ended and self.trains)
         elif self.has_models and not self.rule.explicit:
-            self.timeline.go_on_in(phases.OTHER)
+            self.timeline.go_on_in(OTHER)
 
     def _leave_optimizers(self) -> None:
         """Forget optimizer steps that raised, if the job went on: only in a closure are gradients computed within a step."""
-        if self.timeline.phase == phases.OPTIMIZER:
+        if self.timeline.phase == OPTIMIZER:
             self.timeline.unwind(self._open_optimizers[0])
             self._open_optimizers.clear()
 
@@ -326,18 +345,20 @@ class StepMachine:
         first, self.rule.explicit = not self.rule.explicit, True
         if first and self.steps and not self.rule.fresh_batch:
             return  # the optimizer ended this very step, before anyone could know that the job would
-        self.end_step(samples=samples, tokens=tokens)
+        self.end_step(samples, tokens)
 
-    def end_step(self, *, samples: int = 0, tokens: int = 0) -> None:
-        """A step ends here: tell who follows the steps."""
+    def end_step(self, samples: int = 0, tokens: int = 0, *, at_last: bool = False) -> None:
+        """A step ends here, or, `at_last`, with the event whose time was just accounted: tell who follows the steps."""
         if not self.trains:
             self._begin_training()
         self.steps += 1
         self.rule.step_ended()
-        self.evaluation.step_ended()
+        if not self.evaluation.settled:
+            self.evaluation.step_ended()
+        timeline = self.timeline
         # The clock of the last event is near enough to decide by.
-        was_read, next_is = self.timeline.reads_cpu, self.timeline.last >= self.detail.due_at
-        end, total, wall, cpu = self.timeline.end_step(read_cpu=next_is)
+        was_read, next_is = timeline.reads_cpu, timeline.last >= self.detail.due_at
+        end, total, wall, cpu = timeline.end_step(read_cpu=next_is, at_last=at_last)
         delay = backward_delay = None
         if was_read or next_is:
             delay, backward_delay = self.detail.step_ended(self.steps, end, was_read=was_read, next_is=next_is)
@@ -366,6 +387,6 @@ class StepMachine:
 
     def phase_of(self, phase: int, *, without_gradients: bool) -> int:
         """Return what a phase of the timeline most likely turns out to be, which the next call of a model or loader decides."""
-        if phase == phases.FORWARD and without_gradients:
-            return phases.EVALUATION
-        return phases.PREPARATION if phase == phases.OTHER and self.has_models and not self._fed else phase
+        if phase == FORWARD and without_gradients:
+            return EVALUATION
+        return PREPARATION if phase == OTHER and self.has_models and not self._fed else phase

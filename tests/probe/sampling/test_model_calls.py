@@ -26,12 +26,16 @@ class Watcher:
     def __init__(self) -> None:
         self.thread_ident = threading.get_ident()
         self.machine = self
-        self.without_gradients = self.has_models = False
+        self.has_models = False
         self.begun: list[str] = []
         self.ended = 0
         self.calls = ModelCalls(self, torch)
 
-    def model_begin(self, module: Any, *, grad_enabled: bool) -> bool:
+    def model_begin(self, module: Any) -> bool:
+        self.begun.append(type(module).__name__)
+        return True
+
+    def model_begin_without_gradients(self, module: Any) -> bool:
         self.begun.append(type(module).__name__)
         return True
 
@@ -96,10 +100,9 @@ def test_a_job_that_calls_layer_after_layer_is_left_alone(watcher: Watcher) -> N
 def test_an_evaluation_within_a_step_may_call_the_model_any_number_of_times(watcher: Watcher) -> None:
     net = Net()
     steps(watcher, DISCOVERY_STEPS, net)
-    watcher.without_gradients = True
-    for _ in range(2 * MOST_CALLS_A_BACKWARD):
-        net(torch.rand(2, 4))
-    watcher.without_gradients = False
+    with torch.no_grad():
+        for _ in range(2 * MOST_CALLS_A_BACKWARD):
+            net(torch.rand(2, 4))
     steps(watcher, 1, net)
 
     assert watcher.calls.active

@@ -39,12 +39,14 @@ class Loop:
         self.model = Model()
 
     def batch(self, loader: Loader | None = None, *, grad: bool = True) -> None:
-        self.machine.batch_begin(loader or self.train, grad_enabled=grad)
+        begin = self.machine.batch_begin if grad else self.machine.batch_begin_without_gradients
+        begin(loader or self.train)
         self.now += 1
-        self.machine.batch_end(4, got_one=True, elements=8)
+        self.machine.batch_end(4, 8)
 
     def call(self, model: Model | None = None, *, grad: bool = True) -> None:
-        called = self.machine.model_begin(model or self.model, grad_enabled=grad)
+        begin = self.machine.model_begin if grad else self.machine.model_begin_without_gradients
+        called = begin(model or self.model)
         self.now += 1
         if called:
             self.machine.model_end()
@@ -283,8 +285,8 @@ def test_a_step_is_read_in_detail_first_and_then_ten_times_a_second() -> None:
 EVENTS: list[Callable[[Loop], None]] = [
     lambda loop: loop.batch(),
     lambda loop: loop.batch(loop.validation, grad=False),
-    lambda loop: loop.machine.batch_begin(loop.train, grad_enabled=True),
-    lambda loop: loop.machine.batch_end(0, got_one=False),
+    lambda loop: loop.machine.batch_begin(loop.train),
+    lambda loop: loop.machine.no_batch(),
     lambda loop: loop.machine.batch_handed_out(),
     lambda loop: loop.call(),
     lambda loop: loop.call(Model(), grad=False),

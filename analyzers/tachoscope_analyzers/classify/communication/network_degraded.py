@@ -167,7 +167,7 @@ def _odds(values: Matrix, base: Matrix) -> float:
 
 
 def _alone(steps: Steps, transfer: Matrix, found: Baseline) -> bool:
-    """Return whether the transfer grew on all ranks, and computing or the wait for a core, which transfer threads need too, less."""
+    """Return whether the transfer grew on all ranks, and computing or the wait for a core, which transfers need too, less."""
     well = ~found.slow
     if not well.any():
         return True  # the baseline is another attempt's
