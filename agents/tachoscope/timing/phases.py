@@ -45,10 +45,10 @@ class Timeline:
         "_last_cpu",
         "_no_grad",
         "_snapshot",
-        "_stack",
         "cpu",
         "evaluating",
         "last",
+        "nested",
         "phase",
         "reads_cpu",
         "wall",
@@ -61,7 +61,7 @@ class Timeline:
         self.cpu = _ZEROS.copy()
         self.phase = OTHER
         self.last = 0  # the clock at the last event
-        self._stack: list[int] = []
+        self.nested: list[int] = []  # what the open phases interrupted, the outermost first
         self._snapshot: Sums | None = None
         self.evaluating = False  # whether `begin_evaluation` is still undecided
         self._no_grad = False
@@ -99,54 +99,49 @@ class Timeline:
         self.last = now
         if self.reads_cpu:
             self._account_cpu(current)
-        self._stack.append(current)
+        self.nested.append(current)
         self.phase = phase
 
     def leave(self) -> None:
         """End the innermost nested phase; without one, nothing happens."""
-        if self._stack:
+        if self.nested:
             now, current = self._clock(), self.phase
             self.wall[current] += now - self.last
             self.last = now
             if self.reads_cpu:
                 self._account_cpu(current)
-            self.phase = self._stack.pop()
+            self.phase = self.nested.pop()
 
     def leave_to(self, base: int) -> None:
         """End the innermost phase and, if it was the outermost too, go on in another base phase."""
-        if self._stack:
+        if self.nested:
             now, current = self._clock(), self.phase
             self.wall[current] += now - self.last
             self.last = now
             if self.reads_cpu:
                 self._account_cpu(current)
-            self.phase = self._stack.pop()
-        if not self._stack:
+            self.phase = self.nested.pop()
+        if not self.nested:
             self.phase = base
 
     def go_on_in(self, base: int) -> None:
         """Go on in another base phase, if no nested one is open."""
-        if not self._stack and self.phase != base:
+        if not self.nested and self.phase != base:
             self._account()
             self.phase = base
 
-    def enter_counted(self, phase: int) -> int:
-        """Begin a nested phase, and return how many were open before: what `unwind` needs to end this one."""
-        self.enter(phase)
-        return len(self._stack) - 1
-
     def unwind(self, depth: int) -> bool:
         """End the innermost phases until `depth` are open, more than one where an exception skipped their ends; say if one was."""
-        stack = self._stack
-        if len(stack) <= depth:
+        nested = self.nested
+        if len(nested) <= depth:
             return False
         now, current = self._clock(), self.phase
         self.wall[current] += now - self.last
         self.last = now
         if self.reads_cpu:
             self._account_cpu(current)
-        self.phase = stack[depth]
-        del stack[depth:]
+        self.phase = nested[depth]
+        del nested[depth:]
         return True
 
     def sums(self) -> Sums:
@@ -187,7 +182,7 @@ class Timeline:
         self.was_evaluation(self._snapshot, self.sums())
         self._snapshot = None
         self.evaluating = False
-        if not self._stack:
+        if not self.nested:
             self.phase = OTHER
 
     def cancel_evaluation(self) -> None:
@@ -224,7 +219,7 @@ class Timeline:
         self._cut = end
         self._snapshot = None
         self.evaluating = False
-        if not self._stack:
+        if not self.nested:
             self.phase = OTHER
         self.wall = _ZEROS.copy()
         if self.reads_cpu:

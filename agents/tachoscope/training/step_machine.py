@@ -304,7 +304,8 @@ class StepMachine:
         """An optimizer begins its step; one with a closure computes loss and gradients in it."""
         if self.device is not None and not with_closure:
             self.device.begin("optimizer")
-        self._open_optimizers.append(self.timeline.enter_counted(OPTIMIZER))
+        self._open_optimizers.append(len(self.timeline.nested))
+        self.timeline.enter(OPTIMIZER)
 
     def closure_begin(self) -> None:
         """An optimizer asks for the loss and its gradients."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import given
@@ -11,7 +14,14 @@ from hypothesis import strategies as st
 from tachoscope.timing import phases
 from tachoscope.timing.finished_step import FinishedStep
 from tachoscope.timing.phases import Timeline
+from tachoscope.training import step_machine
 from tachoscope.training.step_machine import StepMachine
+
+PROBE = str(Path(step_machine.__file__).parents[1])
+MOST_CALLS = 25
+"""Functions of the probe that a step calls, without those of wrappers and followers: after a step's computing each costs about a
+microsecond. One more is to be worth that.
+"""
 
 
 class Loader:
@@ -280,6 +290,24 @@ def test_a_step_is_read_in_detail_first_and_then_ten_times_a_second() -> None:
         loop.step()
 
     assert [step.cpu is not None for step in loop.steps] == [True] * 100 + [False, False, True]
+
+
+def test_a_plain_step_makes_few_calls() -> None:
+    loop = Loop()
+    for _ in range(200):
+        loop.step()
+    calls: list[str] = []
+
+    def called(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and PROBE in frame.f_code.co_filename:
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(called)
+    loop.step()
+    sys.setprofile(None)
+
+    assert len(loop.steps) == 201
+    assert len(calls) <= MOST_CALLS, calls
 
 
 EVENTS: list[Callable[[Loop], None]] = [
