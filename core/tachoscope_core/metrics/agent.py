@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_core.metrics.metric import Metric, defined_in
+from tachoscope_core.metrics.metric import Metric
 
 COLLECTOR_SUCCESS = Metric(
     "tachoscope_collector_success",
@@ -69,4 +69,24 @@ UNREADABLE = Metric("tachoscope_agent_unreadable_directories", "Directories of t
 SPOOL_FREE = Metric("tachoscope_agent_spool_free_bytes", "Space left on the spool's file system.")
 TICK_SECONDS = Metric("tachoscope_agent_tick_duration_seconds", "How long the last look at the spool took.")
 
-AGENT_METRICS = defined_in(globals())
+AGENT_METRICS = (
+    INFO,
+    RECORDS,
+    REJECTED,
+    BACKLOG,
+    LAG,
+    SHIPPED_BYTES,
+    SHIPPED_OBJECTS,
+    ERRORS,
+    SEGMENTS,
+    UNREADABLE,
+    SPOOL_FREE,
+    TICK_SECONDS,
+    COLLECTOR_SUCCESS,
+    COLLECTOR_FAILING,
+    COLLECTOR_STATUS,
+    COLLECTOR_DURATION,
+    OTLP_EXPORTS,
+    HTTP_REFUSED,
+    CONFIG_RELOAD_SUCCESS,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_core.metrics.metric import Metric, defined_in
+from tachoscope_core.metrics.metric import Metric
 
 VERIFIED_TIMESTAMP = Metric(
     "tachoscope_checkpoint_verified_timestamp_seconds",
@@ -17,4 +17,4 @@ VERIFICATIONS = Metric(
     ("training_job", "result"),
 )
 
-CHECKPOINT_METRICS = defined_in(globals())
+CHECKPOINT_METRICS = (VERIFIED_TIMESTAMP, VERIFICATIONS)

@@ -5,7 +5,7 @@ Each is read from NVML, or taken from a dcgm-exporter where one runs; docs/agent
 
 from __future__ import annotations
 
-from tachoscope_core.metrics.metric import Metric, defined_in
+from tachoscope_core.metrics.metric import Metric
 
 GPU_HEALTH_STATES = ("healthy", "degraded", "unhealthy", "unknown")
 GPU_UNITS = ("graphics", "sm", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16", "integer")
@@ -186,4 +186,19 @@ GPU_VALUES: tuple[Metric, ...] = (
 )
 """What one GPU says about itself, in the order of its page."""
 
-GPU_METRICS = defined_in(globals())
+GPU_METRICS: tuple[Metric, ...] = (
+    GPU_INFO,
+    GPU_UP,
+    GPUS,
+    *GPU_VALUES,
+    GPU_XID_ERRORS,
+    GPU_XID_LAST_SEEN,
+    GPU_WORKLOAD_MEMORY,
+    GPU_WORKLOAD,
+    GPUS_HELD,
+    GPU_DEVICES_UNMAPPED,
+    POD_RESOURCES_UP,
+    GPU_HEALTH,
+    GPU_HEALTH_REASON,
+    NODE_HEALTH,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_core.metrics.metric import Metric, defined_in
+from tachoscope_core.metrics.metric import Metric
 
 LINK_STATES = ("nop", "down", "init", "armed", "active", "active_defer")
 """What the kernel calls the states of an InfiniBand port, in the order of its numbers for them."""
@@ -84,4 +84,30 @@ CLOCK_ERROR = Metric("tachoscope_host_clock_error_seconds", "Largest error that 
 CLOCK_OFFSET = Metric("tachoscope_host_clock_offset_seconds", "Offset of the clock that the kernel is still correcting.")
 CLOCK_SYNCHRONISED = Metric("tachoscope_host_clock_synchronised", "1 if the kernel holds its clock to be synchronised, 0 if not.")
 
-HOST_METRICS = defined_in(globals())
+HOST_METRICS: tuple[Metric, ...] = (
+    CPU_SECONDS,
+    CPU_CORES,
+    PRESSURE_SECONDS,
+    MEMORY_BYTES,
+    MAJOR_FAULTS,
+    OOM_KILLS,
+    DISK_BYTES,
+    DISK_OPERATIONS,
+    DISK_OPERATION_SECONDS,
+    DISK_IO_SECONDS,
+    NETWORK_BYTES,
+    NETWORK_ERRORS,
+    NETWORK_DROPS,
+    TCP_SENT,
+    TCP_RETRANSMITTED,
+    INFINIBAND_BYTES,
+    INFINIBAND_ERRORS,
+    INFINIBAND_LINK_STATE,
+    INFINIBAND_LINK_RATE,
+    CGROUP_THROTTLED_SECONDS,
+    CGROUP_THROTTLED_PERIODS,
+    CGROUP_PERIODS,
+    CLOCK_ERROR,
+    CLOCK_OFFSET,
+    CLOCK_SYNCHRONISED,
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -67,11 +66,6 @@ class Metric:
     def namespaced(self) -> bool:
         """Whether its last label is the namespace, which is left out where it is empty."""
         return self.labels[-1:] == (NAMESPACE,)
-
-
-def defined_in(names: Mapping[str, object]) -> tuple[Metric, ...]:
-    """Return the metrics among a module's names, in their order; to be called with `globals()` below the last of them."""
-    return tuple(value for value in names.values() if isinstance(value, Metric))
 
 
 @cache

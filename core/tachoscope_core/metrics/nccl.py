@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_core.metrics.metric import Metric, defined_in
+from tachoscope_core.metrics.metric import Metric
 
 SECONDS_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1.0)
 """Decades: latency, bandwidth of small and large messages, a straggler, a stall."""
@@ -68,4 +68,16 @@ MISSING_RANKS = Metric(
     ("condition",),
 )
 
-NCCL_METRICS = defined_in(globals())
+NCCL_METRICS = (
+    COLLECTIVE_SECONDS,
+    BUS_BYTES,
+    BANDWIDTH_DIFFERS,
+    LINES,
+    SKIPPED_BYTES,
+    RELEASED_BYTES,
+    INSPECTOR_FILES,
+    DETAILS,
+    RAS_UP,
+    COMMUNICATORS,
+    MISSING_RANKS,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_core.metrics.metric import Metric, defined_in
+from tachoscope_core.metrics.metric import Metric
 
 REQUEST_STATES = ("queued", "prefill", "decode", "preempted", "cold_start", "unexplained")
 """Where a second of a request goes: exactly one of these."""
@@ -95,4 +95,22 @@ SERVER_START = Metric(
     "tachoscope_server_start_time_seconds", "Unix time at which the inference server's process started.", ("service",)
 )
 
-SERVING_METRICS = defined_in(globals())
+SERVING_METRICS = (
+    REQUESTS,
+    REQUESTS_JOINT,
+    REQUEST_SECONDS,
+    FIRST_TOKEN_SECONDS,
+    INTER_TOKEN_SECONDS,
+    QUEUE_SECONDS,
+    REQUEST_TIME_SECONDS,
+    REQUEST_TOKENS,
+    REQUESTS_RUNNING,
+    REQUESTS_WAITING,
+    REQUEST_PREEMPTIONS,
+    KV_CACHE_USAGE,
+    ENGINE_TIME_SECONDS,
+    ENGINE_ITERATIONS,
+    ENGINE_PROMPT_TOKENS,
+    SERVER_UP,
+    SERVER_START,
+)

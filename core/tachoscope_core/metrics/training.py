@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_core.metrics.metric import Metric, defined_in
+from tachoscope_core.metrics.metric import Metric
 
 TRAINING_STATES = (
     "compute",
@@ -166,4 +166,34 @@ RECORDS_DROPPED = Metric(
     "tachoscope_records_dropped_total", "Records that the processes of a job on the node could not write.", _JOB
 )
 
-TRAINING_METRICS = defined_in(globals())
+TRAINING_METRICS = (
+    TIME_SECONDS,
+    JOB_TIME_SECONDS,
+    JOB_HELD_SECONDS,
+    JOB_EFFECTIVE_SECONDS,
+    STEPS,
+    STEP_SECONDS,
+    STEP_SLOWDOWN,
+    SLOWDOWN,
+    DATA_WAIT,
+    STEP_DATA_WAIT,
+    JOB_SM_ACTIVE,
+    CHECKPOINT_AGE,
+    CHECKPOINT_BLOCKING,
+    CHECKPOINT_BACKGROUND,
+    HEARTBEAT_AGE,
+    JOB_RANKS,
+    WORKER_FAILURES,
+    RESTARTS,
+    RECOVERY_SECONDS,
+    JOB_ACTIVE,
+    JOBS_FINISHED,
+    HANGS,
+    INTEGRITY_EVENTS,
+    PREEMPTION_NOTICE,
+    SHARD_FAILURES,
+    SHARDS_QUARANTINED,
+    COMPUTE_SHARE,
+    BOTTLENECK,
+    RECORDS_DROPPED,
+)

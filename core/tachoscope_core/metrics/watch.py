@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tachoscope_core.metrics.metric import Metric, defined_in
+from tachoscope_core.metrics.metric import Metric
 
 JOB_STATES = ("judged", "unjudged", "failed", "left_out")
 """What became of a live job: a report; none, since it has too few steps or serves requests; an error; more than are shown."""
