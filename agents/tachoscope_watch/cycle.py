@@ -142,7 +142,6 @@ class JobLooks:
         documents = pool.map(functools.partial(_look, self._url, now, self._over), asked, chunksize=_AT_ONCE)
         for job, document in zip(jobs, documents, strict=True):
             if isinstance(document, str):
-                self._last.pop(job, None)  # so that it is tried again, whatever its ranks do
                 yield Failed(job, document)
             elif document:
                 look = self._last[job] = self._joined(msgspec.json.decode(document, type=Look))

@@ -27,8 +27,11 @@ class RecentTime:
     """What the ranks of a job did in the last minute of which there are rows.
 
     Attributes:
-        shares: of all ranks' time by ledger state. of_ranks: the same of each rank. step_seconds: rank-seconds a step.
+        until: Unix seconds at which it ended. shares: of all ranks' time by ledger state. of_ranks: the same of each rank.
+        step_seconds: rank-seconds a step.
     """
+
+    until: float
 
     shares: Mapping[str, float]
     of_ranks: Mapping[int, Mapping[str, float]]
@@ -38,7 +41,7 @@ class RecentTime:
 def recent_time(rows: Iterable[RankRows], attempt: int) -> RecentTime | None:
     """Return what the ranks of an attempt did lately; None: too few steps ended in a minute to tell."""
     seconds: dict[int, dict[str, float]] = {}
-    steps = 0
+    steps = last = 0
     for own in rows:
         if own.attempt != attempt or not own.windows or not ledger_rows.is_whole(own):
             continue
@@ -46,7 +49,7 @@ def recent_time(rows: Iterable[RankRows], attempt: int) -> RecentTime | None:
         ended = sum(own.steps[since:])
         if ended < _LEAST_STEPS:
             return None
-        steps += ended
+        steps, last = steps + ended, max(last, own.windows[-1])
         seconds[own.rank] = {state: sum(tenths[since:]) / 10 for state, tenths in own.tenths.items()}
     total: dict[str, float] = {}
     for each in seconds.values():
@@ -54,7 +57,8 @@ def recent_time(rows: Iterable[RankRows], attempt: int) -> RecentTime | None:
             total[state] = total.get(state, 0.0) + value
     if not steps:
         return None
-    return RecentTime(_shares(total), {rank: _shares(each) for rank, each in seconds.items()}, sum(total.values()) / steps)
+    of_ranks = {rank: _shares(each) for rank, each in seconds.items()}
+    return RecentTime((last + 1) * WINDOW_SECONDS, _shares(total), of_ranks, sum(total.values()) / steps)
 
 
 def _shares(seconds: Mapping[str, float]) -> dict[str, float]:

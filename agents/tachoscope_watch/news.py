@@ -19,7 +19,8 @@ class _Known:
     """A job as it was when it last did something new.
 
     Attributes:
-        since: Unix seconds; 0.0: it did nothing new since the watch knows it. who: attempt, world size, ranks and how they ended.
+        since: Unix seconds at the end of the rows that told so; 0.0: it did nothing new since the watch knows it.
+        who: attempt, world size, ranks and how they ended.
     """
 
     since: float
@@ -54,22 +55,22 @@ class JobNews:
         if recent is None:  # steps are too long to tell from a minute of them, or its agents write no rows
             self._known.pop(live.job, None)
             return False
-        known = self._note(live, recent, now, first=last is None)
+        known = self._note(live, recent, first=last is None)
         if last is None or last.report is None:
             return False
         covered = not known.since or last.report.window.end >= known.since + self._over
-        return covered and _turn(live.job, now) == _turn(live.job, last.judged)
+        return covered and turn(live.job, now) == turn(live.job, last.judged)
 
-    def _note(self, live: LiveJob, recent: RecentTime, now: float, *, first: bool) -> _Known:
+    def _note(self, live: LiveJob, recent: RecentTime, *, first: bool) -> _Known:
         known = self._known.get(live.job)
         who = (live.attempt, live.world_size, live.state, [(rank.status.rank, rank.status.ended) for rank in live.ranks])
         if known is None:
-            self._known[live.job] = _Known(0.0 if first else now, who, live.events, recent)
+            self._known[live.job] = _Known(0.0 if first else recent.until, who, live.events, recent)
         elif (known.who, known.events) != (who, live.events) or moved(known.recent, recent):
-            self._known[live.job] = _Known(now, who, live.events, recent)
+            self._known[live.job] = _Known(recent.until, who, live.events, recent)
         return self._known[live.job]
 
 
-def _turn(job: str, time: float) -> int:
+def turn(job: str, time: float) -> int:
     """Return the number of the interval of `EVERY_SECONDS` that a time lies in; those of each job begin at other times."""
     return int((time + EVERY_SECONDS * (crc32(job.encode()) % 1000) / 1000) // EVERY_SECONDS)

@@ -14,7 +14,7 @@ from tachoscope_watch import cycle as cycles
 from tachoscope_watch import judge_job
 from tachoscope_watch.cycle import AT_REST_CYCLES, JobLooks
 from tachoscope_watch.live_jobs import NodeReader
-from tachoscope_watch.news import EVERY_SECONDS
+from tachoscope_watch.news import EVERY_SECONDS, turn
 from tachoscope_watch.view import JobView
 from watched_jobs import Phases, PlantedJob, even, slow_input, well
 
@@ -136,20 +136,23 @@ def test_a_job_that_does_what_it_did_is_not_judged_with_each_record_but_within_t
 def test_a_job_that_does_something_new_is_judged_at_once_and_until_its_report_is_on_that_alone(
     tmp_path: Path, pool: Executor, judged: list[str]
 ) -> None:
-    job = well(tmp_path, "job", now=time.time() - 3600)
+    began = int(time.time()) - 3600
+    while turn("job", began + 300) == turn("job", began + 299):  # it is due with the news, and again after three minutes
+        began += 1
+    job = well(tmp_path, "job", now=began)
     looks = JobLooks(str(tmp_path))
     for _ in range(4):
         a_minute(job)
         views(looks, tmp_path, pool, job.now)
     judged.clear()
     shares = []
-    for _ in range(3):
+    for _ in range(5):
         a_minute(job, slow_input(2))
         report = views(looks, tmp_path, pool, job.now)["job"].report
         assert report is not None
         shares.append(next(one.share for one in report.findings if one.class_ == "input_straggler"))
 
-    assert judged == ["job: judged"] * 3
+    assert judged == [*["job: judged"] * 4, "job: unchanged"]
     assert shares[0] < 0.75 * shares[1] and shares[1] == pytest.approx(shares[2], rel=0.05)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +77,11 @@ def test_rows_add_up_to_the_counters_over_restarts_of_the_agent_and_a_store_that
         clock.now += 1.0
         for rank in ranks:
             rank.step(
-                forward=0.3 * chance.random(), data_wait=0.2 * chance.random(), backward=0.4, checkpoint=0.03 * (second % 50 == 0)
+                forward=0.3 * chance.random(),
+                data_wait=0.2 * chance.random(),
+                backward=0.4,
+                checkpoint=0.03 * (second % 50 == 0),
+                evaluation=5.0 * (second == 20),
             )
         agent.tick()
         if second == 150:  # the ranks are started again as another attempt, in the middle of a window
@@ -92,8 +97,12 @@ def test_rows_add_up_to_the_counters_over_restarts_of_the_agent_and_a_store_that
 
     assert_rows_are_counters(agent, tmp_path, clock)
     rows = merged(read_all(Store(str(tmp_path / "store")), "job")).values()
-    assert {row.attempt for row in rows} == {0, 1}
-    assert all(row.slowest_ms > 0 for row in rows if row.steps)
+    steps = Counter({(row.rank, row.attempt): 0 for row in rows})
+    for row in rows:
+        steps[row.rank, row.attempt] += row.steps
+    assert steps == {(0, 0): 151, (1, 0): 151, (0, 1): 149, (1, 1): 149}
+    slowest = sorted(row.slowest_ms for row in rows if row.steps)
+    assert slowest[0] > 400 and slowest[-3] < 1000 and slowest[-2] > 5000  # one step of each rank
     assert len({row.window for row in rows if row.steps}) >= 30
 
 
@@ -112,6 +121,23 @@ def test_an_agent_that_is_stopped_writes_the_rows_of_the_window_that_is_open(tmp
         rank.step(forward=0.7)
         rank.end()
     assert_rows_are_counters(again, tmp_path, clock)
+
+
+def test_rows_of_a_window_that_is_open_wait_for_its_end_when_an_attempt_begins_in_it() -> None:
+    live = JobRegistry(Limits())
+    for attempt, writer in ((0, "a"), (1, "b"), (2, "c")):
+        live.open_window(UNIX + attempt)
+        who = envelope(0, seq=0, writer=writer, attempt=attempt, monotonic_ns=round((1000.0 + attempt) * 1e9))
+        start = records.encode(records.JobStarted(**who, world_size=1, pid=1))
+        step = records.StepDone(**who | {"seq": 1}, step=1, wall_seconds=0.5, phase_seconds={"forward": 0.5})
+        live.apply("run", writer, who["job"], [start, records.encode(step)], 1000.0 + attempt)
+    (job,) = live.jobs.values()
+    assert ledger_windows.unshipped_rows(job) == []
+
+    live.open_window(UNIX + 10.0)
+    assert sorted((row.attempt, row.window, row.steps) for row in ledger_windows.unshipped_rows(job)) == [
+        (attempt, int(UNIX) // 10, 1) for attempt in range(3)
+    ]
 
 
 def test_rows_that_wait_too_long_are_put_together_and_lose_no_second(monkeypatch: pytest.MonkeyPatch) -> None:
