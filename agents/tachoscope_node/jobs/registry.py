@@ -188,6 +188,7 @@ class JobRegistry:
             if isinstance(record, records.JobEnded):
                 job.ending.status, job.ending.reason = record.status, record.reason
                 job.launcher, job.released = "", at
+                account.command_ended(job, at)
                 self._idle_if_ended(job, now)
 
     def count_ends(

@@ -117,6 +117,16 @@ def account_end(job: Job, rank: Rank, at: float, *, failed: bool) -> None:
         job.failed_at = min(job.failed_at, rank.last_end if rank.hung and rank.last_end is not None else at)
     rank.accounted = max(at, accounted)
     rank.last_end, rank.hung = None, 0.0
+    if job.released is not None and job.ending.status:  # what launched it said that it ended, which was read before
+        command_ended(job, job.released)
+
+
+def command_ended(job: Job, at: float) -> None:
+    """Account what lies between the end of each rank and that of the command that launched it: the rank was held for nothing."""
+    for rank in job.ranks.values():
+        if rank.ended and rank.accounted is not None and job.launched is not None and job.launched <= rank.accounted < at:
+            rank.seconds["unexplained"] += at - rank.accounted
+            rank.accounted = at
 
 
 def _begin(job: Job, rank: Rank, at: float) -> float:

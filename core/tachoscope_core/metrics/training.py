@@ -47,7 +47,8 @@ _RECOVERY_BUCKETS = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
 
 TIME_SECONDS = Metric(
     "tachoscope_time_seconds_total",
-    "Time of a rank by ledger state; the states add up to the wall time from its launch to its last record.",
+    "Time of a rank by ledger state; the states add up to the wall time from its launch to its last record, "
+    "or to the end of its launcher, once that has ended.",
     (*_RANK, "state"),
     TRAINING_STATES,
 )

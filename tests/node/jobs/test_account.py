@@ -22,6 +22,11 @@ def launch(live: JobRegistry, at: float) -> None:
     live.apply("run", "launcher", "job", [records.encode(records.JobStarted(**fields, world_size=0, pid=1)).rstrip()], at)
 
 
+def command_ends(live: JobRegistry, at: float) -> None:
+    fields = envelope(-1, job="job", writer="launcher", monotonic_ns=round(at * 1e9), seq=1)
+    live.apply("run", "launcher", "job", [records.encode(records.JobEnded(**fields, status="completed")).rstrip()], at)
+
+
 def kill(live: JobRegistry, told: Told) -> None:
     live.writer_gone("job", told.writer, told.now)
 
@@ -51,6 +56,24 @@ def test_a_restart_is_initialisation_from_the_end_of_the_process_before_and_rest
     assert seconds["initialisation"] == pytest.approx(10.0 + 7.0 + 1.0 + 4.0)
     assert seconds["restore"] == pytest.approx(2.0)
     assert sum(seconds.values()) == pytest.approx(second.now - 90.0)
+
+
+@pytest.mark.parametrize("read_first", ["rank", "command"])
+def test_a_rank_is_held_until_its_command_ends_whichever_end_is_read_first(read_first: str) -> None:
+    live = JobRegistry(Limits())
+    launch(live, 100.0)
+    told = Told(live, world=1)
+    told.step(forward=1.0)
+    end = told.now
+    if read_first == "command":
+        command_ends(live, end + 3.0)
+    told.say(records.JobEnded, status="completed")
+    if read_first == "rank":
+        command_ends(live, end + 3.0)
+    seconds = rank_of(live).seconds
+
+    assert seconds["unexplained"] == pytest.approx(3.0)
+    assert sum(seconds.values()) == pytest.approx(end + 3.0 - 100.0)
 
 
 def test_without_a_launcher_initialisation_begins_with_the_process() -> None:
