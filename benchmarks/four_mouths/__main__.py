@@ -33,6 +33,7 @@ from benchmarks.four_mouths.asking import Said
 from benchmarks.four_mouths.playing import Played, Player, recorded
 
 from processes import AgentProcess, free_port, prometheus, s3_environment, s3_server, wait_for
+from tachoscope_core.metrics.training import TRAINING_STATES
 
 MOUTHS = ("terminal", "agent", "Prometheus", "API")
 HANG_SECONDS = "4"
@@ -51,8 +52,9 @@ class Answers:
 
     def difference(self) -> tuple[float, str]:
         """Return by how many seconds mouths differ at most, and in which state."""
-        states = next(iter(self.said.values())).seconds
-        return max((self._spread([one.seconds.get(state, math.inf) for one in self.said.values()]), state) for state in states)
+        return max(
+            (self._spread([one.seconds.get(state, math.nan) for one in self.said.values()]), state) for state in TRAINING_STATES
+        )
 
     def ettr_difference(self) -> float:
         return self._spread([one.ettr for one in self.said.values()])
@@ -118,7 +120,7 @@ def answers(runs: list[Played], folder: Path, store: str, *, s3: bool, restart: 
     jobs = [run.job for run in runs]
     port = free_port()
     flush: dict[str, object] = {"flush": {}} if s3 else {"flush": {"seconds": 1.0}}
-    agent = AgentProcess(folder, store=store, port=port, tick_seconds=1.0, **flush)
+    agent = AgentProcess(folder, store=store, port=port, tick_seconds=1.0, retention_seconds=3600, **flush)
     agent.start()
     watch = Watching(store, folder / "watch.log", jobs)
     scraped = [
@@ -190,7 +192,7 @@ def table(found: dict[str, Answers], runs: list[Played], tolerance: float) -> tu
 def details(found: dict[str, Answers]) -> Iterator[str]:
     """Yield a line of each state of a job on which mouths differ."""
     for job, one in found.items():
-        for state in next(iter(one.said.values())).seconds:
+        for state in TRAINING_STATES:
             values = [one.said[mouth].seconds.get(state, math.nan) for mouth in MOUTHS]
             if not max(values) - min(values) <= 1e-6:
                 yield f"{job} {state}: " + ", ".join(f"{mouth} {value:.6f}" for mouth, value in zip(MOUTHS, values, strict=True))
