@@ -1,6 +1,6 @@
 """How each job meets the objectives, by its agents' samples: the evaluator of the page Objectives, with one budget a job.
 
-Days of samples are measured one after the other, the newest first, and a day is kept until an agent adds to it.
+Samples are measured some hours at a time, the newest first, and what was counted is kept until an agent adds to that day.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import streamlit as st
 
 from tachoscope_alerts.measure import from_samples, parquet_cache
 from tachoscope_alerts.measure.events import Ask, EventSums, Window
+from tachoscope_alerts.measure.from_samples import CHUNK_SECONDS
 from tachoscope_alerts.report.report import offender_labels
 from tachoscope_alerts.spec.burn_rate_windows import DAY, Timing
 from tachoscope_alerts.spec.slo import Slo
@@ -25,11 +26,11 @@ from tachoscope_show.text.units import counted, percent
 
 PERIOD_DAYS = 28
 """Days of samples, up to the newest: the period of the shipped objectives."""
-MOST_HOSTS = 32
-"""A day of so many hosts takes about 8 s to decode, once; more are for a Prometheus."""
+MOST_HOSTS = 16
+"""Six hours of so many hosts take about 3 s to decode, once; more are for a Prometheus."""
 PATIENCE_SECONDS = 2.0
-"""After so long no further day is measured at this look."""
-FRESH_SECONDS = 60.0
+"""After so long no further hours are measured at this look."""
+FRESH_SECONDS = 300.0
 HELP = (
     "The job's events in the samples of its agents against the objectives: the share that was good, and the target. Below the "
     f"target it spends the budget that all jobs share faster than that allows. Of the last {PERIOD_DAYS} days with samples, by the "
@@ -59,7 +60,7 @@ class JobSlos:
 
     Attributes:
         by_job: those with events, the worst first. since: Unix seconds from which on samples were measured.
-        complete: no day of the period is left. why: the reason for which nothing can be measured; empty if something can.
+        complete: nothing of the period is left. why: the reason for which nothing can be measured; empty if something can.
     """
 
     by_job: Mapping[str, Sequence[Attainment]] = field(default_factory=dict)
@@ -92,21 +93,21 @@ def job_slos(url: str, *, seconds: float = PATIENCE_SECONDS) -> JobSlos:
     """Return how jobs meet the objectives.
 
     Args:
-        seconds: after so long no further day is measured; the next look continues.
+        seconds: after so long no further hours are measured; the next look continues.
     """
     try:
-        days = _sample_days(url)
+        spans = _spans(url)
         slos = [slo for slo in objectives().values() if _job_label(slo)]
         began, measured = time.monotonic(), list[_Sums]()
-        for day, objects in days.items():
+        for begin, objects in spans.items():
             if measured and time.monotonic() - began > seconds:
                 break
-            measured.append(_of_day(url, day, objects))
+            measured.append(_counted(url, begin, objects))
     except TachoscopeError as error:
         return JobSlos(why=str(error))
     if not measured:
         return JobSlos(why="the store has no samples of agents")
-    return JobSlos(_attainments(slos, measured), list(days)[len(measured) - 1], len(measured) == len(days))
+    return JobSlos(_attainments(slos, measured), list(spans)[len(measured) - 1], len(measured) == len(spans))
 
 
 _Sums = Mapping[tuple[str, str], EventSums]
@@ -115,8 +116,8 @@ _Sums = Mapping[tuple[str, str], EventSums]
 
 def _attainments(slos: Sequence[Slo], measured: Sequence[_Sums]) -> dict[str, list[Attainment]]:
     sums: defaultdict[tuple[str, str], EventSums] = defaultdict(EventSums)
-    for day in measured:
-        for of, events in day.items():
+    for one in measured:
+        for of, events in one.items():
             sums[of] += events
     targets, found = {slo.name: slo.target for slo in slos}, defaultdict[str, list[Attainment]](list)
     for (name, job), events in sums.items():
@@ -126,8 +127,8 @@ def _attainments(slos: Sequence[Slo], measured: Sequence[_Sums]) -> dict[str, li
 
 
 @st.cache_data(ttl=FRESH_SECONDS, max_entries=4, show_spinner=False)
-def _sample_days(url: str) -> dict[float, str]:
-    """Return the last days with samples, the newest first, each with a digest of the names of its objects.
+def _spans(url: str) -> dict[float, str]:
+    """Return the begins of the spans of six hours with samples, the newest first, each with a digest of its day's objects.
 
     Raises:
         TachoscopeError: the store cannot be read, or has too many hosts.
@@ -139,14 +140,16 @@ def _sample_days(url: str) -> dict[float, str]:
         if len(hosts) > MOST_HOSTS:
             raise TachoscopeError(f"samples of {counted(len(hosts), 'host')}, more than {MOST_HOSTS}: ask a Prometheus")
         objects = [one.path for host in hosts for one in store.samples(host, start=day, end=day + DAY - 1)]
-        found[day] = hashlib.sha256("\n".join(objects).encode()).hexdigest()
+        digest = hashlib.sha256("\n".join(objects).encode()).hexdigest()
+        begins = (day + DAY - number * CHUNK_SECONDS for number in range(1, round(DAY / CHUNK_SECONDS) + 1))
+        found |= {begin: digest for begin in begins if begin < time.time()}
     return found
 
 
-@st.cache_resource(max_entries=4 * PERIOD_DAYS, show_spinner=False)
-def _of_day(url: str, day: float, objects: str) -> _Sums:  # noqa: ARG001  # `objects` makes what is kept outdated
+@st.cache_resource(max_entries=1000, show_spinner=False)
+def _counted(url: str, begin: float, objects: str) -> _Sums:  # noqa: ARG001  # `objects` makes what is kept outdated
     labels = {name: (slo, label) for name, slo in objectives().items() if (label := _job_label(slo))}
-    window = Window(day, min(day + DAY, time.time()))
+    window = Window(begin, min(begin + CHUNK_SECONDS, time.time()))
     source = from_samples.of_store(url, cache=parquet_cache.folder())
     answers = source.measure([Ask(replace(slo, by=(label,)), (window,)) for slo, label in labels.values()], Timing())
     rows = zip(labels, answers, strict=True)
