@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from tachoscope_analyzers.compaction.hourly import Judging
+from tachoscope_analyzers.compaction.segment_order import in_time
 from tachoscope_analyzers.compaction.set_in_making import Compacted, SetInMaking
 from tachoscope_analyzers.records.load import JobRecords, starts_of
 from tachoscope_core.errors import TachoscopeError
@@ -32,7 +33,6 @@ class DueDay:
     """A day of a job that can be compacted.
 
     Attributes:
-        segments: in the order in which they were written.
         starts: of the processes of the job that are known so far, by which its hours are judged.
     """
 
@@ -85,10 +85,7 @@ def due_days(store: Store, job: str, *, now: float, at_rest_seconds: float = AT_
     if judged and by_day:
         with contextlib.suppress(TachoscopeError):  # no record can be read, so nothing is judged
             starts = tuple(starts_of(store, job))
-    return [
-        DueDay(job, day, tuple(sorted(segments, key=lambda one: (one.written, one.path))), starts)
-        for day, segments in sorted(by_day.items())
-    ]
+    return [DueDay(job, day, tuple(segments), starts) for day, segments in sorted(by_day.items())]
 
 
 def compact_day(store: Store, due: DueDay, judge: Callable[[JobRecords], Sequence[Report]] | None = None) -> Compacted:
@@ -103,9 +100,9 @@ def compact_day(store: Store, due: DueDay, judge: Callable[[JobRecords], Sequenc
     found = Compacted()
     judging = Judging(due.job, judge, due.starts) if judge is not None and due.starts else None
     making = SetInMaking(due.job, judging)
-    for segment in due.segments:
+    for time, segment in in_time(store, due.segments):
         try:
-            making.add(segment, store.read(segment))
+            making.add(time, segment, store.read(segment))
         except BrokenObjectError as error:
             found += Compacted(broken=(str(error),))
         except GoneObjectError:  # another compaction replaced it

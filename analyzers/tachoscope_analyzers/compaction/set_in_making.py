@@ -123,13 +123,13 @@ class SetInMaking:
         self._line_file = LineWriter()
         self._others: list[bytes] = []
 
-    def add(self, segment: StoredSegment, content: bytes) -> None:
-        """Add the lines of a segment; segments come in the order in which they were written."""
+    def add(self, time: float, segment: StoredSegment, content: bytes) -> None:
+        """Add the lines of a segment; see `in_time` for its time and the order of segments."""
         group = self._group
-        if group.bytes and (group.bytes >= GROUP_BYTES or segment.written - group.since >= _GROUP_SECONDS):
+        if group.bytes and (group.bytes >= GROUP_BYTES or time - group.since >= _GROUP_SECONDS):
             self._end_group()
         if not self._group.bytes:
-            self._group.since = segment.written
+            self._group.since = time
         found = lines_of(content, self._job)
         self._begin, self._end = min(self._begin, found.begin), max(self._end, found.end)
         self._group.add_steps(found.steps)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 from hourly_making import HOURS, SHIPPED_STEPS, STEPS_AN_HOUR, hourly_store
 from making import job as lines_of
+from tachoscope_analyzers.compaction import set_in_making
 from tachoscope_analyzers.compaction.days import compact_job
 from tachoscope_analyzers.job.report import analyze, verdicts
 from tachoscope_analyzers.records import judged_part
@@ -56,6 +58,21 @@ def test_days_that_the_command_compacts_at_once_are_the_same_as_one_after_the_ot
 
     sets = compacted_sets(other, "planted")
     assert len(sets) == 2 and [one.holds for one in sets] == [one.holds for one in compacted_sets(store, "planted")]
+
+
+def test_a_store_that_was_copied_without_its_times_is_judged_by_the_times_of_its_records(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(set_in_making, "GROUP_BYTES", 50_000)  # of a writer alone, or of all ranks in turn
+    copied = hourly_store(tmp_path, compacted=False)
+    for segment in copied.segments("planted"):
+        os.utime(segment.path)
+
+    compact_job(copied, "planted", now=time.time() + 7200, judge=verdicts)
+
+    found = [(one.steps, *(each.class_ for each in one.findings)) for one in earlier(copied)]
+    assert [classes for classes, _ in groupby(found, key=lambda row: row[1:])] == [(), ("input_straggler",), ()]
+    assert sum(row[0] for row in found) == pytest.approx(sum(one.steps for one in earlier(store)), abs=SHIPPED_STEPS)
 
 
 def test_a_report_on_the_newest_part_shows_them_in_text_and_on_its_page(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
