@@ -83,7 +83,7 @@ def test_thousands_of_job_names_stay_below_the_budget_of_series(tmp_path: Path, 
     agent, open_before = agent_of(tmp_path, clock=clock, limits={"jobs": 32, "ranks": 64, "segments": 256}), open_files()
     victim = honest(tmp_path, clock)
     pass_seconds(agent, clock, 1)
-    for number in range(3_000):
+    for number in range(2_000):
         forger = Process(tmp_path / "spool" / f"pod-{number % 6}", job=f"job-{number}", rank=number)
         forger.clock = clock
         forger.start()

@@ -97,20 +97,34 @@ def dask_cluster(folder: Path, workers: int) -> Iterator[str]:
             process.wait()
 
 
-def test_a_dask_cluster_of_separate_processes_finds_the_same_as_this_process(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("distributed")
+    with dask_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as address:
+        yield address
+
+
+def test_a_dask_cluster_of_separate_processes_finds_the_same_as_this_process(tmp_path: Path, cluster: str) -> None:
     distributed = pytest.importorskip("distributed")
     job = tmp_path / "job"
     PlantedJob(4, [Group("0", range(4), "default_pg")], late={2: 3_000_000}).write(job)
-    with dask_cluster(tmp_path, workers=2) as address:
-        with distributed.Client(f"tcp://{address}", set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=300)
-            ran_in = set(client.run(os.getpid).values())
-        found = read_job([job], executor=f"dask://{address}")
+    with distributed.Client(f"tcp://{cluster}", set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=300)
+        ran_in = set(client.run(os.getpid).values())
+    found = read_job([job], executor=f"dask://{cluster}")
     assert len(ran_in) == 2 and os.getpid() not in ran_in
     here = read_job([job], executor=InProcess())
     for name in ("ranks", "clocks", "collectives", "waits", "stragglers", "dimensions", "quality"):
         pd.testing.assert_frame_equal(getattr(here, name), getattr(found, name))
     assert found.stragglers.loc[found.stragglers["straggler"], "rank"].tolist() == [2]
+
+
+def test_an_error_on_a_cluster_names_the_file(tmp_path: Path, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tachoscope_analyzers.trace.ranks.executor.WORKER_SECONDS", 300)  # workers may still be starting
+    for name in ("one.json", "two.json"):
+        (tmp_path / name).write_text("this is not a trace")
+    with pytest.raises(TachoscopeError, match=r"(one|two)\.json"):
+        read_job([tmp_path / "one.json", tmp_path / "two.json"], executor=f"dask://{cluster}")
 
 
 def test_a_scheduler_without_workers_is_one_clear_error_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,12 +136,3 @@ def test_a_scheduler_without_workers_is_one_clear_error_soon(tmp_path: Path, mon
         executor_for(f"dask://{address}", 2),
     ):
         pass
-
-
-def test_an_error_on_a_cluster_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed")
-    monkeypatch.setattr("tachoscope_analyzers.trace.ranks.executor.WORKER_SECONDS", 300)  # the worker is still starting
-    for name in ("one.json", "two.json"):
-        (tmp_path / name).write_text("this is not a trace")
-    with dask_cluster(tmp_path, workers=1) as address, pytest.raises(TachoscopeError, match=r"(one|two)\.json"):
-        read_job([tmp_path / "one.json", tmp_path / "two.json"], executor=f"dask://{address}")
