@@ -77,10 +77,10 @@ def _is_left_to_the_bars(item: pytest.Item) -> bool:
 
 
 SLOWEST = (
-    *("test_steps", "test_journeys", "test_live", "test_agent_process", "test_neighbours", "test_odd_jobs", "test_run_with_agent"),
-    *("test_promtests", "test_build", "test_hostile_pages", "test_probe_promise", "test_preview_page", "test_run", "test_wheel"),
+    *("test_gate", "test_steps", "test_journeys", "test_live", "test_agent_process", "test_neighbours", "test_odd_jobs"),
+    *("test_run_with_agent", "test_promtests", "test_build", "test_hostile_pages", "test_probe_promise", "test_run", "test_wheel"),
     *("test_drill", "test_isolated_python", "test_serving_processes", "test_serving_example", "test_run_watch", "test_watch"),
-    *("test_contained", "test_job_processes", "test_extras", "test_live_hang", "test_lines", "test_public_scripts", "test_gloo"),
+    *("test_contained", "test_job_processes", "test_extras", "test_live_hang", "test_lines"),
 )
 """Modules that wait for processes, the longest first. They begin first, so that at the end no processor is idle."""
 
