@@ -1,8 +1,12 @@
-"""Which of a life's checkpoints is the newest that was found sound."""
+"""Which of a life's checkpoints is the newest that was found sound, and what its failures cost for the advice on them."""
 
 from pathlib import Path
+from unittest import mock
 
-from life_making import PlantedLife, judged
+import pytest
+
+from life_making import PlantedLife, judged, killed_three_times
+from tachoscope_analyzers.life import report as life_report
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_core.records import records
 
@@ -42,3 +46,12 @@ def test_a_checkpoint_whose_nodes_read_their_own_files_is_verified_once_the_file
 
     assert verified(0) == ""
     assert verified(0, 1) == "/ckpt/4"
+
+
+def test_advice_on_checkpoints_counts_a_restart_from_the_failure_to_the_first_step(tmp_path: Path) -> None:
+    """Rank 1 is gone at 11.5 s of each attempt, and the next begins to step 6 s after the 20th second."""
+    advise = life_report.advisor.advise
+    with mock.patch.object(life_report.advisor, "advise", side_effect=advise) as asked:
+        judged(killed_three_times(), tmp_path)
+
+    assert asked.call_args.kwargs["restart_seconds"] == pytest.approx(14.5)
