@@ -109,7 +109,8 @@ def test_no_permission_to_read_the_spool(tmp_path: Path) -> None:
         parent.chmod(0o755)
     imports = "import importlib.metadata, tachoscope_analyzers.job.report, tachoscope_core.report.report"
     imports += "; from tachoscope_cli.main import main"
-    imports += "; import tachoscope_cli.app, tachoscope_cli.commands.analyze, tachoscope_cli.inputs.records, tachoscope_cli.inputs.traces"
+    imports += "; import tachoscope_cli.app, tachoscope_cli.commands.analyze"
+    imports += "; import tachoscope_cli.inputs.records, tachoscope_cli.inputs.traces"
     code = f"import os, sys; {imports}; os.setuid(65534); main(sys.argv[1:])"
 
     done = subprocess.run([sys.executable, "-c", code, "analyze", str(spool)], capture_output=True, text=True)

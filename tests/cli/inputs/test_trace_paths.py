@@ -94,7 +94,8 @@ def test_no_permission_is_told_as_such(name: str, tmp_path: Path) -> None:
     # What the command imports when it runs lies where only root may read.
     imports = "import importlib.metadata, pandas, yaml, tachoscope_analyzers.job.report, tachoscope_core.report.report"
     imports += "; from tachoscope_cli.main import main"
-    imports += "; import tachoscope_cli.app, tachoscope_cli.commands.analyze, tachoscope_cli.inputs.records, tachoscope_cli.inputs.traces"
+    imports += "; import tachoscope_cli.app, tachoscope_cli.commands.analyze"
+    imports += "; import tachoscope_cli.inputs.records, tachoscope_cli.inputs.traces"
     code = f"import os, sys; {imports}; os.setuid(65534); main(sys.argv[1:])"
 
     done = subprocess.run([sys.executable, "-c", code, "analyze", str(folder / name)], capture_output=True, text=True)
