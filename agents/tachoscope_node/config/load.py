@@ -134,7 +134,7 @@ def _convert(kind: type[_T], data: object, prefix: str, faults: list[str]) -> _T
 def _named(hint: object) -> str:
     """Return which texts a key takes, where it takes none but a few."""
     texts = [text for part in (hint, *get_args(hint)) for text in get_args(part) if isinstance(text, str)]
-    return f"is none of {', '.join(texts)}" if texts else ""
+    return f"must be one of {', '.join(texts)}" if texts else ""
 
 
 def _is_struct(kind: object) -> bool:
@@ -157,7 +157,7 @@ def _out_of_range(config: Config) -> list[str]:
     for collector, devices in config.devices.items():
         faults += _filter_faults(collector, devices)
     if config.preemption.provider is True:
-        faults.append("preemption.provider: True: is none of off, aws, gcp, azure")
+        faults.append("preemption.provider: True: must be one of off, aws, gcp, azure")
     faults += server_faults(config.servers)
     faults += [f"nccl.{fault}" for fault in nccl_settings.faults(config.nccl)]
     if config.otlp is not None:

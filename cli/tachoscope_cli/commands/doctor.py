@@ -50,7 +50,7 @@ def rendered(found: Examined) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    words = {"ok": Text("yes", style="green"), "no": Text("no", style="yellow"), "bad": Text("MEND", style="bold red")}
+    words = {"ok": Text("yes", style="green"), "no": Text("no", style="yellow"), "bad": Text("FIX", style="bold red")}
     for check in found.checks:
         table.add_row(words[check.state], check.name, check.detail)
     return table

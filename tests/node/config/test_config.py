@@ -54,7 +54,7 @@ def test_all_faults_are_named_at_once_with_key_and_value(tmp_path: Path) -> None
         "web_config: /no/such/file is not there",
         "spool: 'here/spool' is a relative path",
         "store: could not open store 's4://bucket/x': Protocol not known: s4",
-        "gpu.enabled: 'perhaps': is none of auto, on, off",
+        "gpu.enabled: 'perhaps': must be one of auto, on, off",
         "gpu.expected: -1 is not between 0 and",
         "gpu.interval_seconds: 0.0 is not between 0.2 and",
         "gpu.kernel_log: 'kmsg' is a relative path",

@@ -196,7 +196,7 @@ def test_all_faults_of_servers_are_named_at_once_without_secrets(tmp_path: Path)
     text = str(raised.value)
 
     for fault in (
-        "servers[0].kind: 'vlm': is none of auto, triton, vllm",
+        "servers[0].kind: 'vlm': must be one of auto, triton, vllm",
         "servers[1].url: '127.0.0.1:8000' is not an http:// or https:// URL",
         "servers[1].interval_seconds: 0.0 is not between 1 and 3600",
         "servers[2].name: 'a b' is not the name of a service",
