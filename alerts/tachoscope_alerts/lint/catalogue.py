@@ -197,7 +197,7 @@ def _declared(content: bytes, path: str) -> dict[str, KnownSeries]:
         labels = frozenset(read.labels if metric.labels is None else metric.labels)
         foreign = set(metric.values) - labels
         if not _NAME.fullmatch(metric.name) or foreign:
-            problem = f"gives values of {sorted(foreign)[0]}, which is not one of its labels" if foreign else "is not a metric's name"
+            problem = f"gives values of {min(foreign)}, not one of its labels" if foreign else "is not a metric's name"
             raise TachoscopeError(f"{path}: {metric.name!r} {problem}", fix="correct its entry")
         values = {label: tuple(given) for label, given in metric.values.items()}
         buckets = tuple(sorted(metric.buckets))

@@ -86,7 +86,7 @@ def test_metrics_of_a_users_own_are_added_from_a_file(tmp_path: Path):
         ("source: x\nmetrics: [{name: a, type: summary}]", r"\$\.metrics\[0\]\.type"),
         ("source: x\nmetrics: [{name: a, type: gauge, lables: [b]}]", "lables"),
         ("source: x\nmetrics: [{name: a-b, type: gauge}]", "'a-b' is not a metric's name"),
-        ("source: x\nmetrics: [{name: a, type: gauge, values: {b: [c]}}]", "'a' gives values of b, which is not one of its labels"),
+        ("source: x\nmetrics: [{name: a, type: gauge, values: {b: [c]}}]", "'a' gives values of b, not one of its labels"),
         ("source: x\nmetrics: [{name: a, type: gauge}, {name: a, type: counter}]", "declares a twice"),
     ],
 )

@@ -89,7 +89,7 @@ def test_what_no_server_s_page_is_and_what_tells_of_too_many_models_is_down(serv
     watch = Watch(Server("chat", server.url), [].append)
     many = "".join(f'vllm:num_requests_running{{model_name="{number}"}} 1\n' for number in range(33))
     for page, why in (
-        ("up 1\n", "not a page of an inference server"),
+        ("up 1\n", "not the metrics page of a supported inference server"),
         ("vllm:num_requests_running x\n", "not a line"),
         (many, "33 models"),
     ):
