@@ -323,4 +323,4 @@ def test_once_prints_a_line_for_each_live_job(tmp_path: Path) -> None:
     assert command("watch", "--once", "--store", tmp_path, "--web-config", "web.yaml").returncode == 2
     empty = tmp_path / "empty"
     os.makedirs(empty)
-    assert "no job of" in command("watch", "--once", "--store", empty, "--workers", 1).stdout
+    assert "no job in" in command("watch", "--once", "--store", empty, "--workers", 1).stdout

@@ -81,7 +81,7 @@ def test_what_is_kept_of_ever_new_pages_is_bounded_and_judged(tmp_path: Path, pa
     [
         (lambda look: buckets(look, 200_000), "it sends more than 8388608 bytes"),
         (lambda look: buckets(look, 60_000), "it has more than 30000 series"),
-        (lambda look: "a\n" * (4 << 20), "not a page of an inference server"),
+        (lambda look: "a\n" * (4 << 20), "not the metrics page of a supported inference server"),
     ],
     ids=["bytes", "series", "lines"],
 )
