@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -192,6 +193,12 @@ MEASURED = tuple(
 """Beginnings of the lines that hold measurements and do not describe their writer: nearly all lines."""
 
 
+@functools.lru_cache(maxsize=16_384)
+def _describing(store: Store, segment: StoredSegment) -> bytes:
+    """Return the lines of an object that describe its writer: a watch asks for those of the same processes again and again."""
+    return b"".join(line for line in io.BytesIO(store.read(segment)) if not line.startswith(MEASURED))
+
+
 def _of_objects(
     store: Store,
     segments: Sequence[StoredSegment],
@@ -210,11 +217,11 @@ def _of_objects(
     def chunks() -> Iterator[bytes]:  # one after the other: all together may be more than memory holds
         for segment, whole in wanted:
             try:
-                chunk = store.read(segment)
+                chunk = store.read(segment) if whole else _describing(store, segment)
             except BrokenObjectError as error:
                 broken.append(str(error))
                 continue
-            yield chunk if whole else b"".join(one for one in io.BytesIO(chunk) if not one.startswith(MEASURED))
+            yield chunk
         yield from _readable((part.lines_of_writers() for part in parts), broken)
         yield from _readable((part.lines_of_measurements() for part in parts), broken)
         if wanted and not parts and len(broken) == len(wanted):
