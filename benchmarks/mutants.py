@@ -31,7 +31,9 @@ _OF_RECORDS = " ".join(
     f"tests/analyzers/{room}" for room in ("records", "findings", "classify", "job", "attempts", "life", "compare")
 )
 TESTS = {
-    "agents/tachoscope/training/step_machine.py": "tests/end_to_end/test_steps.py tests/end_to_end/test_odd_jobs.py tests/probe/training",
+    "agents/tachoscope/training/step_machine.py": (
+        "tests/end_to_end/test_steps.py tests/end_to_end/test_odd_jobs.py tests/probe/training"
+    ),
     "core/tachoscope_core/storage/store.py": "tests/core tests/node/test_agent.py tests/probe/spool tests/alerts/measure",
     "core/tachoscope_core/redaction.py": "tests/core/test_redaction.py",
     "agents/tachoscope_node/spool/follower.py": "tests/node",
