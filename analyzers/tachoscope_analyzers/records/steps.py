@@ -15,11 +15,11 @@ import pandas as pd
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records import activity, idle_gaps, pauses
 from tachoscope_analyzers.records import profiled_steps as profiled
-from tachoscope_analyzers.records.backward_time import own_backward
 from tachoscope_analyzers.records.facts import facts
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.step_table import DEVICE_SEGMENTS, Array, StepTable
 from tachoscope_analyzers.stats.arrays import Matrix
+from tachoscope_analyzers.stats.linear_fit import fitted
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.records.records import PHASES, Heartbeat, JobStarted
@@ -354,7 +354,7 @@ def cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Ma
     backward = column("backward_seconds")
     delay = _between(column("step_delay_seconds"))
     backward_delay = np.minimum(_between(column("backward_delay_seconds")), delay)
-    backward_cpu = own_backward(_between(column("backward_cpu_seconds"), unmeasured=backward), column)
+    backward_cpu = _own_backward(_between(column("backward_cpu_seconds"), unmeasured=backward), column)
     blocked = np.maximum(backward - backward_cpu - backward_delay, 0.0) if together else 0.0 * backward
     backward_delay = np.minimum(backward_delay, backward - blocked)
     rest = column("forward_seconds") + column("loss_seconds") + column("optimizer_seconds")
@@ -372,6 +372,29 @@ def cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Ma
         "other": column("other_seconds"),
     }
     return own, blocked + column("collective_seconds")
+
+
+def _own_backward(between: Matrix, column: Column) -> Matrix:
+    """Return the CPU seconds of backward, shape (K, R): as read, else what forward tells, else the given interpolation.
+
+    Where both follow the data, forward of a step (which is measured in each) tells more of its backward than the steps around it
+    do: then the line through the steps in which both are known is used, rank by rank.
+
+    Args:
+        between: interpolated between the steps in which the clock was read, shape (K, R).
+        column: returns a column of the steps' table.
+    """
+    read_seconds, forward, backward = column("backward_cpu_seconds"), column("forward_seconds"), column("backward_seconds")
+    found = between.copy()
+    for rank in range(found.shape[1]):
+        read = ~np.isnan(read_seconds[:, rank])
+        if read.all() or read.sum() < threshold("imbalance_steps"):
+            continue
+        line = fitted(forward[read, rank], read_seconds[read, rank])
+        if line.correlation >= threshold("imbalance_correlation"):
+            told = line.slope * forward[~read, rank] + line.intercept
+            found[~read, rank] = np.clip(told, 0.0, backward[~read, rank])
+    return found
 
 
 def _between(values: Matrix, unmeasured: Matrix | None = None) -> Matrix:
