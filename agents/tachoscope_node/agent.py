@@ -299,6 +299,9 @@ class Agent:
         now = self._clock()
         with self.lock:
             segments = self.follower.to_ship()
+            for segment in segments:
+                if segment.address is not None and (job := self.live.jobs.get(segment.address.job)) is not None:
+                    job.rows.to_ship = True
             if not everything:
                 policy = Policy(self.config.flush_seconds, self.config.flush.bytes)
                 segments = due_segments(segments, policy, now)

@@ -84,7 +84,7 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(open_: Served, capsys: py
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--password-file", "p"], "the explorer has no login of its own"),
+        (["--password-file", "p"], "the explorer has no login"),
         (["--proxy-header", "X User"], "'X User' is not a header name"),
         (["--proxy-header", ""], "is not a header name"),
         (["--trusted-proxy", "proxy.example.com"], "'proxy.example.com' is neither an address nor a network"),

@@ -72,6 +72,7 @@ PACKAGES = {
     "agent,analyze": ["tachoscope_watch"],
 }
 BEYOND = {
+    "tachoscope_core.report.taxonomy": "analyze",
     "tachoscope_core.located_yaml": "analyze",
     "tachoscope_core.yaml_text": "analyze",
     "tachoscope_service.metrics.otlp.exchange": "otlp",

@@ -231,7 +231,7 @@ def test_sighup_reads_the_configuration_again_and_a_fault_in_it_changes_nothing(
         agent.signal(signal.SIGHUP)
         wait_for(lambda: "not reloaded" in agent.log.read_text())
         assert "2 to fix" in agent.log.read_text()
-        assert "WARNING not reloaded" in agent.log.read_text()
+        assert "WARNING configuration not reloaded" in agent.log.read_text()
         wait_for(lambda: "tachoscope_agent_config_reload_success 0.0" in agent.get("/metrics"))
         agent.write_config()
         agent.signal(signal.SIGHUP)

@@ -41,7 +41,7 @@ class RowShipper:
             return False
         self._due = now + max(flush_seconds, LEAST_SECONDS)
         with lock:
-            waiting = [(job, self._unshipped(job)) for job in jobs]
+            waiting = [(job, self._unshipped(job)) for job in jobs if job.rows.to_ship]
         refused: TachoscopeError | None = None
         shipped = False
         for job, rows in waiting:

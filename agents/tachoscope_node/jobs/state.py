@@ -63,9 +63,11 @@ class Rows(msgspec.Struct):
 
     Attributes:
         window: that is open. shipped: the last whose rows are in the store. closed: rows in the order of their windows.
+        to_ship: this agent ships records of the job; if another process does, into a store of its own, rows are not shipped.
     """
 
     window: int = 0
+    to_ship: bool = False
     shipped: int = -1
     closed: list[Row] = []
 

@@ -74,12 +74,13 @@ def check_url(url: str) -> None:
         raise TachoscopeError(f"could not open store {url!r}: {error}", fix=fix) from None
 
 
-def unpacked(data: bytes, most: int = MAX_OBJECT_BYTES) -> bytes:
-    """Return what an object of gzip holds; of more than `most` bytes nothing.
+def unpacked(data: bytes, most: int | None = None) -> bytes:
+    """Return what an object of gzip holds; of more than `most` bytes nothing, None: than `MAX_OBJECT_BYTES`.
 
     Raises:
         ValueError: what is wrong with it.
     """
+    most = MAX_OBJECT_BYTES if most is None else most
     parts, room = [], most
     while data:
         part = zlib.decompressobj(wbits=31)

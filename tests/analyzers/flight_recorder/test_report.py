@@ -93,7 +93,7 @@ def test_dumps_beside_something_else_are_told_to_stand_alone(tmp_path: Path) -> 
     (tmp_path / "other").mkdir()
     done = command("analyze", standing(tmp_path / "job"), tmp_path / "other")
 
-    assert done.returncode == 2 and "judged by themselves" in done.stderr
+    assert done.returncode == 2 and "cannot be combined with other input" in done.stderr
 
 
 @pytest.mark.parametrize("way", ["text", "json", "html"])

@@ -56,7 +56,7 @@ def test_a_release_holds_although_clocks_differ(tmp_path: Path) -> None:
 
 
 def test_an_unknown_job_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TachoscopeError, match="no job 'resnet'"):
+    with pytest.raises(TachoscopeError, match="no records of job 'resnet'"):
         rows(Store(str(tmp_path / "store")), "resnet", 0.0)
 
 

@@ -94,7 +94,7 @@ def test_a_window_in_the_address_is_all_that_is_looked_at(tmp_path: Path) -> Non
     assert "400 requests" in words(shown)
     assert "from" not in shown.query_params
     nothing = {"from_": "1000", "to": "2000"}
-    assert "asked for nothing" in words(open_page("inference", folder, **nothing))
+    assert "received no requests" in words(open_page("inference", folder, **nothing))
 
 
 def test_what_clients_alone_saw_has_no_phases_and_says_so(tmp_path: Path) -> None:
