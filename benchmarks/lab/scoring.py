@@ -1,4 +1,4 @@
-"""Holds the analysis of a run of the lab against what was injected into it."""
+"""Compares the analysis of a run of the lab with what was injected into it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ from tachoscope_core.storage.store import Store
 SCHEMA = 1
 _OF_A_LIFE = ("hang", "lost_work")
 """Progress is decided on first: a job that stands still, or does again what it lost, has no other cause to look for."""
+_STANDING_STILL = ("input_workers", "input_fetch", "host_pause")
+_STAND_IN_ERROR = 0.2
+"""In workloads of three and four ranks a sleep stands for an accelerator. On a CPU job standing still is a loss, and rightly found:
+a finding of such a class that takes as long as the sleep, within this ratio, is of the workload and not counted."""
 _PREFIXES = (6, 8, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 448, 640)
 """Steps after which a run is judged to see when its fault is found: each 1.4 times as long as the one before."""
 
@@ -76,8 +80,8 @@ def score(run: Path, calibration: Calibration) -> Row:
     if row.skipped:
         return row
     try:
-        job = _job(run)
-        told, plain = _reports(job, calibration), _reports(job, NOT_CALIBRATED)
+        job, stand_in = _job(run), _stand_in_seconds(run)
+        told, plain = (_without(stand_in, _reports(job, one)) for one in (calibration, NOT_CALIBRATED))
     except TachoscopeError as error:
         return replace(row, error=str(error).replace(str(run), run.name))
     row = replace(
@@ -86,7 +90,7 @@ def score(run: Path, calibration: Calibration) -> Row:
         named=_named(told, plain),
         not_measured=tuple(one.class_ for one in told[-1].not_measured),
     )
-    return replace(row, steps_to_detect=steps_to_detect(job, row, calibration))
+    return replace(row, steps_to_detect=steps_to_detect(job, row, calibration, stand_in))
 
 
 def _job(run: Path) -> JobRecords:
@@ -109,6 +113,20 @@ def _reports(job: JobRecords, calibration: Calibration) -> list[Report]:
     of_life = [one for one in life.findings if one.class_ in _OF_A_LIFE]
     told = {one.class_ for one in of_life}
     return [_only(life, of_life), _only(own, [one for one in own.findings if one.class_ not in told])]
+
+
+def _stand_in_seconds(run: Path) -> float:
+    """Return how long each step of a run sleeps in place of an accelerator."""
+    return float(json.loads((run / "truth.json").read_bytes()).get("shape", {}).get("device_seconds", 0.0))
+
+
+def _without(stand_in: float, reports: Sequence[Report]) -> list[Report]:
+    """Return reports without the finding that the workload's own sleep is."""
+
+    def is_of_workload(one: Finding) -> bool:
+        return one.class_ in _STANDING_STILL and abs(one.seconds_per_step - stand_in) <= _STAND_IN_ERROR * stand_in
+
+    return [_only(report, [one for one in report.findings if not is_of_workload(one)]) for report in reports]
 
 
 def _only(report: Report, findings: list[Finding]) -> Report:
@@ -138,7 +156,7 @@ def _named(told: Sequence[Report], plain: Sequence[Report]) -> tuple[Named, ...]
     )
 
 
-def steps_to_detect(job: JobRecords, row: Row, calibration: Calibration) -> int | None:
+def steps_to_detect(job: JobRecords, row: Row, calibration: Calibration, stand_in: float = 0.0) -> int | None:
     """Return after how many steps of its fault the right class is the first finding, and stays it to the end of the run.
 
     None where it is not the first in the end, for several faults, and for what only the whole life of a job can tell.
@@ -147,16 +165,16 @@ def steps_to_detect(job: JobRecords, row: Row, calibration: Calibration) -> int 
         return None
     first_step, detected = row.faults[0].first_step, None
     for steps in reversed([length for length in _PREFIXES if length + first_step < max(step.step for step in job.steps)]):
-        found = _first_after(job, first_step + steps, calibration)
+        found = _first_after(job, first_step + steps, calibration, stand_in)
         if found != row.truth and found not in row.acceptable:
             break
         detected = steps
     return detected or max(step.step for step in job.steps) - first_step
 
 
-def _first_after(job: JobRecords, steps: int, calibration: Calibration) -> str:
+def _first_after(job: JobRecords, steps: int, calibration: Calibration, stand_in: float) -> str:
     try:
-        found = _warnings([analyze(begin(job, steps), calibration)])
+        found = _warnings(_without(stand_in, [analyze(begin(job, steps), calibration)]))
     except TachoscopeError:
         return ""
     return found[0].class_ if found else ""

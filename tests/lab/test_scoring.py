@@ -135,3 +135,13 @@ def test_the_truth_is_told_as_it_is_written(tmp_path: Path) -> None:
 
     assert (told.lookalike, told.acceptable, told.severity, told.world_size) == ("4v12", ("cpu_contention",), 0.5, 2)
     assert json.loads((tmp_path / "a" / "truth.json").read_text())["faults"][0]["seconds_per_step"] == told.faults[0].seconds
+
+
+def test_the_sleep_that_stands_for_an_accelerator_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "_STANDING_STILL", ("compute_straggler",))  # which is more easily planted
+    run = straggler(tmp_path / "a")
+    truth = json.loads((run / "truth.json").read_bytes())
+
+    for device_seconds, counted in ((0.0, 1), (0.085, 0), (0.050, 1)):
+        (run / "truth.json").write_text(json.dumps(truth | {"shape": {"device_seconds": device_seconds}}))
+        assert len(scoring.score(run, NOT_CALIBRATED).named) == counted
