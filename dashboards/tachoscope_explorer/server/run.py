@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib
 import socket
-import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +76,6 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-@contextlib.asynccontextmanager
-async def _served(app: object) -> AsyncIterator[None]:
-    """Import the pages while the first browser still loads Streamlit's own program, and close all uploads at the end."""
-    threading.Thread(target=importlib.import_module, args=("tachoscope_explorer.navigation",), daemon=True).start()
-    async with uploads.served(app):
-        yield
-
-
 def serve(chosen: Settings, listening: socket.socket, host: str, access: Access) -> None:
     """Serve until the process is interrupted.
 
@@ -105,7 +93,7 @@ def serve(chosen: Settings, listening: socket.socket, host: str, access: Access)
     settings.choose(chosen)
     port = listening.getsockname()[1]
     bootstrap.load_config_options(configuration(chosen, host, port))
-    door = GuardedApp(App(APP, routes=perfetto.routes(), lifespan=_served), access, HostNames(host, port, access.names))
+    door = GuardedApp(App(APP, routes=perfetto.routes(), lifespan=uploads.served), access, HostNames(host, port, access.names))
     config = uvicorn.Config(
         door,
         lifespan="on",
