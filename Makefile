@@ -33,7 +33,7 @@ test: system-packages $(READY) ## every behaviour once
 	@$(MAKE) --no-print-directory -j2 alone-computing alone-waiting
 
 side-by-side: $(COMPILED)
-	$(BIN)/python -m pytest -m "not alone" -n 5 --dist worksteal
+	$(BIN)/python -m pytest -m "not alone" -n 4 --dist worksteal
 
 alone-computing:
 	$(BIN)/python -m pytest -m "alone and not waits" $(shell grep -rl mark.alone tests --include=*.py)

@@ -31,12 +31,12 @@ from tachoscope_watch.sharing import Found, winner
 LEAST_SECONDS = 5.0
 """The shortest lease: a store's clock may show only whole seconds."""
 RENEWALS = 4
-"""So many times in its length a lease is renewed."""
+"""Renewals of a lease in its length."""
 _HOLDS = 0.75
 _STORE_CLOCK_SECONDS = 1.0
-"""So much older than it is the store may say that an object is."""
+"""Maximum error of the age of an object by the store's clock, seconds."""
 _REMOVED_SECONDS = 600.0
-"""So long a watch is gone before what it wrote is removed."""
+"""Objects of a watch are removed this long after its lease expired."""
 _MEMORY_BYTES = 1 << 16
 
 
@@ -107,7 +107,7 @@ class ShareMemory:
 
 
 class SharedStore(Store):
-    """A store that takes nothing of a job that is another watch's now, so that what was begun before does not go on."""
+    """A store that refuses writes to jobs that belong to another watch now, so that work that began before is not finished."""
 
     def __init__(self, url: str, memory: ShareMemory) -> None:
         super().__init__(url)
@@ -192,7 +192,7 @@ class Leases:
         return share.watches(self._clock()) if share is not None else ()
 
     def others(self) -> list[Found]:
-        """Return what the other watches found last, those that are gone lately included."""
+        """Return the last views of the other watches, including those that ended recently."""
         return [found for _, found in self._others.copy().values()]
 
     def publish(self, found: Found) -> None:
@@ -222,7 +222,7 @@ class Leases:
             self._log.info(f"watch {self.watch} {has}")
 
     def _renewed(self) -> tuple[WatchesRead, float]:
-        """Renew the lease, or take it anew if it lapsed; return what all watches wrote, and the time by the store's clock.
+        """Renew the lease, or take a new one if it expired; return what all watches wrote, and the time by the store's clock.
 
         Raises:
             TachoscopeError: the store cannot be read or written; jobs are kept until the lease lapses.
@@ -268,7 +268,7 @@ class Leases:
                 self._log.warning("shared views", f"{stored.path} is not what a watch of this version writes: {error}")
 
     def _remove_old(self, read: WatchesRead, now: float) -> None:
-        """Remove what watches wrote that are gone, first the leases: a watch that lives writes its own again before it has jobs."""
+        """Remove the objects of watches that ended, leases first: a live watch writes its lease again before it takes jobs."""
         leases = [one for one in read.leases.values() if now - one.written > _REMOVED_SECONDS + one.lease.seconds]
         views = [one for watch, one in read.views.items() if watch not in read.leases and now - one.written > _REMOVED_SECONDS]
         self._store.remove([*(one.path for one in leases), *(one.path for one in views)])

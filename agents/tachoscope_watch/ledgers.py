@@ -90,10 +90,10 @@ class _Counted:
 
 
 class JobLedgers:
-    """Merges what agents counted, by job: of each node its newest word, those of nodes that are gone included.
+    """Adds up the counters of agents by job: the newest of each node, including nodes that no longer run the job.
 
-    The counters of an agent go on over its restarts, so a word that is late, said twice or missed changes nothing. What is kept are
-    these words; a watch that was started anew reads those of nodes that are gone from the ledger rows in the store.
+    The counters of an agent continue over its restarts, so a late, repeated or missing status changes nothing. After a restart the
+    watch reads the counters of nodes that no longer run the job from the ledger rows in the store.
 
     Args:
         warn: gets a line of what cannot be read.
@@ -125,7 +125,7 @@ class JobLedgers:
         return known
 
     def _of_gone_nodes(self, job: str, parts: list[Part]) -> dict[str, _Counted]:
-        """Return the last words of nodes that counted the job since those that know it now began to, and know it no more.
+        """Return the last counters of nodes that no longer run the job but counted it after the present nodes began to.
 
         Without a second attempt no rank went from one node to another.
         """

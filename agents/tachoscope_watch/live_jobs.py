@@ -35,7 +35,7 @@ class LiveJob(msgspec.Struct, frozen=True):
     Attributes:
         time: of the newest word, Unix seconds. flush_seconds: how late records may be in the store.
         ended: `completed` or `failed`, as who launched it said; empty: nobody did. ranks: in their order.
-        state_seconds: by ledger state, of all ranks and attempts together. events: records that are no measurements, so far.
+        state_seconds: by ledger state, of all ranks and attempts together. events: number of records that are not measurements.
         rows: of the last two minutes.
     """
 

@@ -191,7 +191,7 @@ class Watch:
                 return
         self._last_good = time.monotonic()
         if not self._sharing():
-            return  # what was found before is told until others have looked
+            return  # the earlier views stay until other watches have judged the jobs
         known = {view.job: view for view in self._views()}
         seconds = time.monotonic() - began
         kept = tuple(_with_checkpoints(view, known.get(view.job)) for view in views)

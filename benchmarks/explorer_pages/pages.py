@@ -260,7 +260,7 @@ def measure(browser: Browser, name: str, words: list[str], count: int) -> tuple[
 
 
 def looks_at_long(browser: Browser, words: list[str]) -> dict[str, Look]:
-    """Open a long job in an explorer that somebody uses already, then an hour of it in the middle."""
+    """Open a long job in an explorer that already served a page, then an hour in its middle."""
     hour = round((Store(words[-1]).job_times()["long"] - LONG_HOURS / 2 * 3600) * 1e3)
     with tempfile.TemporaryDirectory(dir=BUILD) as cache, serving(words, Path(cache)) as explorer:
         look(browser, explorer.url + "/upload")

@@ -30,7 +30,7 @@ class Profiles:
 
     @property
     def enabled(self) -> bool:
-        """Whether somebody may ask for a profile."""
+        """Whether a profile may be requested."""
         return self._client is not None
 
     def step_ended(self, step: FinishedStep) -> None:

@@ -51,7 +51,7 @@ class ModelCalls:
     """Reports outermost calls of modules to the machine of `watcher`, once `look_for_models` was called.
 
     Attributes:
-        active: calls are reported, and there were some. The machine is told, as its `has_models`.
+        active: calls are reported, and there were some; also set as `has_models` of the machine.
     """
 
     def __init__(self, watcher: Watcher, torch: ModuleType) -> None:

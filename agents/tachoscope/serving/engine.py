@@ -40,7 +40,7 @@ class Engine:
         self.reset_after_fork()
 
     def reset_after_fork(self) -> None:
-        """Start anew in a forked process, where another thread's lock may be held for ever."""
+        """Reset in a forked child, where a lock that another thread held is never released."""
         self._lock = threading.Lock()
         self._batches = self._loadings = 0
         self._running = 0

@@ -31,7 +31,7 @@ _CALL_MODELS = (OTHER, PREPARATION, FORWARD, LOSS)
 
 
 class SegmentFollower(Protocol):
-    """Is told what the device works on next."""
+    """Receives what the device works on next."""
 
     segment: str
 
@@ -39,14 +39,14 @@ class SegmentFollower(Protocol):
 
 
 class CallFollower(Protocol):
-    """Is told that a model is called with gradients, and that gradients are computed, after so many steps."""
+    """Receives calls of models with gradients, and gradient computations with the number of steps so far."""
 
     def model_called(self) -> None: ...
     def backward_called(self, steps: int) -> None: ...
 
 
 def _nothing() -> None:
-    """Nobody follows."""
+    """Do nothing: the default where no part subscribes."""
 
 
 class StepMachine:
@@ -60,7 +60,7 @@ class StepMachine:
         on_first_training: called once, before the first gradients are computed or the first step ends.
         on_step: called with each step that ended, one after the other.
         device: follows what the device does; None: there is none.
-        calls: follows from where the loop calls; None: nobody wants to know.
+        calls: receives where the loop calls from; None: no subscriber.
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class StepMachine:
         self._samples = self._elements = self._backward_calls = 0
 
     def restart(self, read_delay: Callable[[], int] | None) -> None:
-        """Begin the step anew, in the calling thread; `read_delay` tells the nanoseconds for which that had no core."""
+        """Restart the step in the calling thread; `read_delay` returns the nanoseconds that the thread waited for a core."""
         self.detail.restart(read_delay)
         self.timeline.reads_cpu = True
         self.timeline.restart()

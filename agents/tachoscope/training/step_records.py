@@ -27,7 +27,7 @@ class StepRecords:
         self._outbox = outbox
 
     def step_ended(self, step: FinishedStep) -> None:
-        """Queue a step, and write it if nobody else does soon enough."""
+        """Queue a step, and write it at once if the sampler's thread would write it too late."""
         if self.device is None:
             self._outbox.put(step, {})
         else:

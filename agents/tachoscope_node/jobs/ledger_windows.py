@@ -12,7 +12,7 @@ from tachoscope_core.storage.ledger_rows import WINDOW_SECONDS, Row
 from tachoscope_node.jobs.state import Job, Rank
 
 RECENT_WINDOWS = 12
-"""Rows of so many windows are in the node's status, shipped or not: whoever reads it once a minute misses none."""
+"""The node's status has the rows of this many windows, shipped or not: a reader that polls once a minute misses none."""
 MOST_ROWS = 4096
 """Of a job that wait to be shipped; then the older half of them is put together, a row a rank."""
 

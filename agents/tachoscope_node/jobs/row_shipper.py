@@ -21,7 +21,7 @@ class RowShipper:
     """Ships rows.
 
     Args:
-        owner_of: says whose a job is; None: it is not known, and its rows wait.
+        owner_of: returns the owner of a job; None: unknown, and its rows wait.
     """
 
     def __init__(self, store: Store, node: str, owner_of: Callable[[str], Owner | None]) -> None:
@@ -51,7 +51,7 @@ class RowShipper:
             try:
                 self._store.claim(job.name, owner)
                 ledger_rows.write(self._store, job.name, rows)
-            except OtherOwnerError as error:  # as its records: now and for ever
+            except OtherOwnerError as error:  # permanent, as for its records
                 refused = error
             with lock:
                 job.rows.shipped = max(job.rows.shipped, *(own.windows[-1] for own in rows.ranks))

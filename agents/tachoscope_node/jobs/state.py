@@ -135,7 +135,7 @@ class Job(msgspec.Struct):
         open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
         step_slowdown, regularity: steps over the usual one, and what is usual. integrity: what checks of its numbers found, None:
             it is not checked. hangs: that were noticed on the node. ending: what was heard of the end of its attempt.
-        began: Unix seconds since which it is counted here. events: records of it that are no measurements.
+        began: when this agent started to count it, Unix seconds. events: number of its records that are not measurements.
     """
 
     name: str

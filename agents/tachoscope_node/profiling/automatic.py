@@ -15,7 +15,7 @@ _SAMPLE_SECONDS = 60.0
 SLOWER_RATIO = 1.2
 """A step that takes a fifth longer than it used to."""
 LEAST_RECENT = 24
-"""So many of the last steps have to tell: a few slow ones are no regression."""
+"""Minimum number of last steps for a verdict: a few slow steps are not a regression."""
 IDLE_RATIO = 0.7
 IDLE_SECONDS = 900.0
 _MOST_GAP_SECONDS = 120.0

@@ -81,7 +81,7 @@ def left_out(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: ShippedO
 
 
 def refuse_orphans(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: ShippedObjectives) -> None:
-    """Refuse alerts of shipped objectives that are not given: without their series they would fire for ever.
+    """Refuse alerts of shipped objectives that are not given: without their series they would never stop firing.
 
     Raises:
         TachoscopeError: there is one.

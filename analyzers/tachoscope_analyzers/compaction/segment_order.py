@@ -49,7 +49,7 @@ def _begins(store: Store, own: Sequence[StoredSegment]) -> tuple[float, float]:
 def _begin(store: Store, segment: StoredSegment) -> float | None:
     try:
         content = store.read(segment)
-    except (BrokenObjectError, GoneObjectError):  # whoever compacts it finds out as well
+    except (BrokenObjectError, GoneObjectError):  # compaction reports it
         return None
     for line in io.BytesIO(content):
         try:

@@ -50,7 +50,7 @@ def verdict(job: JobRecords) -> Report:
 def verdicts(job: JobRecords) -> list[Report]:
     """Judge the last attempt of a job as `verdict` does, cut where a state changes for good: each piece is judged by itself.
 
-    So a fault that begins or ends within the records is as large as it is while it lasts, and not hidden by the rest.
+    So a fault that begins or ends within the records is reported with its size while it lasts.
 
     Raises:
         TachoscopeError: the job has no step, or no step that all ranks recorded.

@@ -142,7 +142,7 @@ def _from_store(
 
 
 def starts_of(store: Store, job: str) -> list[records.JobStarted]:
-    """Return the processes of a job that their first objects tell of, without decoding measurements.
+    """Return the processes of a job from their first objects, without decoding measurements.
 
     Raises:
         TachoscopeError: the store cannot be read.

@@ -149,7 +149,7 @@ def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seco
 
 
 def late_looks(beats: Sequence[Heartbeat]) -> float:
-    """Return how many of the sampler's looks came late: without some of them nobody can have held the lock for long."""
+    """Return how many samples came late: without late samples no thread can have held the lock for long."""
     return sum(beat.signals.get("late_ticks", 0.0) for beat in beats)
 
 

@@ -47,9 +47,10 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         owner: whose it is; None: not known. attempt: the newest that the node knows.
         ended: `completed` or `failed`, as who launched it said; empty: nobody did.
-        began: Unix seconds since which the agent counts the job. state_seconds: by ledger state since then, of all ranks and
-            attempts: the agent's counters. events: records since then that are no measurements, such as a checkpoint's or a
-            failure's. rows: of the last two minutes, see `ledger_rows`.
+        began: when the agent started to count the job, Unix seconds.
+        state_seconds: by ledger state since then, of all ranks and attempts: the agent's counters.
+        events: number of records since then that are not measurements, such as of a checkpoint or a failure.
+        rows: of the last two minutes, see `ledger_rows`.
     """
 
     job: str

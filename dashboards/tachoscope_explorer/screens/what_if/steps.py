@@ -133,7 +133,7 @@ def _tick(one: Removal, offer: Offer | None, *, wanted: bool) -> bool:
 def _baseline(context: Context, view: View) -> str:
     likely = [one.job for one in compared_runs.baselines(context.settings.store_url, view.job)]
     return choice(
-        "A run that in fact had none of it, to hold the answer against",
+        "A run without it, to compare with",
         likely,
         view.baseline,
         "what-if-baseline",
