@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 DEMO_READY := $(VENV)/.demo-ready
 READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
+NATIVE := $(VENV)/.native
 RUNS ?= 30
 OUT ?= build/lab
 NODES ?= 1250
@@ -25,10 +26,10 @@ help: ## list the targets
 system-packages:
 	@.ci/system-packages test
 
-demo: $(DEMO_READY) ## train a small model with a real fault, watched, and say where the time went (FAULT=none, comm_exposed, ...)
+demo: $(DEMO_READY) $(NATIVE) ## train a small model with a real fault, watched, and say where the time went (FAULT=none, comm_exposed, ...)
 	$(BIN)/tachoscope demo $(if $(FAULT),--fault $(FAULT))
 
-test: system-packages $(READY) ## every behaviour once
+test: system-packages $(READY) $(NATIVE) ## every behaviour once
 	@$(MAKE) --no-print-directory -j2 lint side-by-side
 	@$(MAKE) --no-print-directory -j2 alone-computing alone-waiting
 
@@ -55,10 +56,10 @@ matrix: ## the same with each of PYTHONS="3.11 3.12 3.13 3.14" that is on this m
 lowest: system-packages ## the tests side by side with the lowest versions of packages that pyproject.toml allows
 	@LOCKER=$(LOCKER) .ci/lowest
 
-bars: system-packages $(READY) ## the full counts: every fault 10 times, and all other tests (over an hour)
+bars: system-packages $(READY) $(NATIVE) ## the full counts: every fault 10 times, and all other tests (over an hour)
 	$(BIN)/python -m pytest --bar-runs 10
 
-bench: system-packages $(READY) ## measure what probes, agent, GPUs, checkpoints and rules cost and how fast traces are read, and write docs/develop/measurements.md
+bench: system-packages $(READY) $(NATIVE) ## measure what probes, agent, GPUs, checkpoints and rules cost and how fast traces are read, and write docs/develop/measurements.md
 	$(BIN)/python benchmarks/probe_overhead.py --write
 	$(BIN)/python -m benchmarks.serving.overhead --write
 	$(BIN)/python benchmarks/agent_overhead.py --write
@@ -141,6 +142,11 @@ $(DEMO_READY): requirements-demo.lock requirements-torch.lock pyproject.toml
 	.ci/install-locked $(BIN) requirements-demo.lock
 	$(PIP_INSTALL) -r requirements-torch.lock
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@ $(NATIVE)
+
+# The installation compiles the native modules in place; here it is done again when their sources changed. Without a compiler Python does the work.
+$(NATIVE): $(DEMO_READY) hatch_build.py $(shell find agents analyzers -name '*.[ch]')
+	$(BIN)/python hatch_build.py
 	@touch $@
 
 $(READY): $(DEMO_READY) requirements.lock

@@ -44,11 +44,12 @@ def test_hadolint_would_find_root_and_a_package_without_version(tmp_path: Path) 
     assert {"DL3002", "DL3013"} <= set(re.findall(r"DL\d+", done.stdout))
 
 
-def test_every_base_is_one_full_version_of_a_slim_image() -> None:
-    bases = {stage.base for stage in STAGES.values()} - STAGES.keys()
+def test_every_base_is_one_full_version_of_a_slim_image_but_that_which_compiles_has_a_compiler() -> None:
+    bases = {name: stage.base for name, stage in STAGES.items() if stage.base not in STAGES}
 
-    assert bases == {ARGUMENTS["PYTHON"]}
+    assert bases == {"wheel": ARGUMENTS["COMPILER"], **dict.fromkeys(IMAGES, ARGUMENTS["PYTHON"])}
     assert re.fullmatch(r"python:3\.\d+\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", ARGUMENTS["PYTHON"])
+    assert ARGUMENTS["COMPILER"] == ARGUMENTS["PYTHON"].replace("-slim", "")
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -88,7 +89,7 @@ def test_every_package_comes_with_a_hash_of_the_lock() -> None:
 def test_the_versions_of_project_chart_and_image_are_one() -> None:
     version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
 
-    assert f"ARG VERSION={version}" in TEXT
+    assert all(f"tachoscope-{image}:{version} " in TEXT for image in IMAGES)
     assert f'appVersion: "{version}"' in (CHART / "Chart.yaml").read_text()
     for example in (DEPLOY / "examples").glob("*.yaml"):
         assert f"image: registry.example.com/ml/tachoscope-probe:{version}\n" in example.read_text()

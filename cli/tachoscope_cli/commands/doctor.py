@@ -17,7 +17,7 @@ from rich.text import Text
 from tachoscope.spool.writer import MIN_FREE_BYTES, MIN_FREE_SHARE
 from tachoscope.timing import procfs
 from tachoscope_cli.common.answers import Check, Examined
-from tachoscope_core import extras
+from tachoscope_core import extras, native
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import redact
 from tachoscope_core.storage import spool
@@ -32,6 +32,7 @@ def examine(store_url: str) -> Examined:
     checks = [
         _check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}"),
         *_packages(),
+        _native(),
         _spool(spool.default_root()),
         _store(store_url),
         _agent(spool.default_root()),
@@ -78,6 +79,14 @@ def _packages() -> list[Check]:
     else:
         rows.append(_check("analysis", "ok", f"pandas {importlib.metadata.version('pandas')}"))
     return rows
+
+
+def _native() -> Check:
+    modules = native.all_native()
+    absent = [f"{one.name} ({one.reason})" for one in modules if one.module is None]
+    if absent:
+        return _check("native modules", "no", f"Python does the same work, slower: {', '.join(absent)}")
+    return _check("native modules", "ok", ", ".join(one.does for one in modules))
 
 
 def _existing(path: Path) -> Path:

@@ -1,0 +1,56 @@
+"""The native modules: compiled units, each of which stands in for Python that does the same. Which this process uses, and why not.
+
+They are optional: an installation without a C compiler has none, and `TACHOSCOPE_NATIVE=0` switches all of them off.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+SWITCH = "TACHOSCOPE_NATIVE"
+MODULES: dict[str, str] = {}
+"""Each with what it does; `hatch_build.py` compiles the C file of that name."""
+
+
+@dataclass(frozen=True)
+class NativeModule:
+    """A native module as this process finds it: `module` is None where it cannot be used, and `reason` then says why."""
+
+    name: str
+    does: str
+    module: Any
+    reason: str = ""
+
+
+@cache
+def native(name: str) -> NativeModule:
+    """Return a module of `MODULES`; it is looked for once a process."""
+    does = MODULES[name]
+    if os.environ.get(SWITCH) == "0":
+        return NativeModule(name, does, None, f"switched off by {SWITCH}=0")
+    try:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            return NativeModule(name, does, None, "not compiled: there was no C compiler at installation")
+        if _is_older_than_source(Path(spec.origin)):
+            return NativeModule(name, does, None, "older than its source: python hatch_build.py")
+        return NativeModule(name, does, importlib.import_module(name))
+    except ImportError as error:  # of another platform or C library
+        return NativeModule(name, does, None, f"does not load: {error}")
+
+
+def all_native() -> list[NativeModule]:
+    """Return all of them."""
+    return [native(name) for name in MODULES]
+
+
+def _is_older_than_source(binary: Path) -> bool:
+    """Return whether the C file, which only a clone has beside the module, was changed after it was compiled."""
+    source = binary.parent / f"{binary.name.partition('.')[0]}.c"
+    return source.exists() and source.stat().st_mtime > binary.stat().st_mtime
