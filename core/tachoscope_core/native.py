@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 SWITCH = "TACHOSCOPE_NATIVE"
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    "tachoscope.sampling.native_stacks": "lines of a running thread, exact in pure Python",
+}
 """Each with what it does; `hatch_build.py` compiles the C file of that name."""
 
 

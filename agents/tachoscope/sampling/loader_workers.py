@@ -13,7 +13,6 @@ import select
 import sys
 import threading
 from collections import Counter
-from types import SimpleNamespace
 
 from tachoscope.sampling.running_stacks import RunningStacks
 from tachoscope.sampling.stacks import Chain, chain_of, lines_of, user_line
@@ -69,15 +68,23 @@ class WorkerLines:
 LINES = WorkerLines()
 
 
+class NoPhases:
+    """The phases of a worker, which has none: see `stacks.PhaseSource`."""
+
+    __slots__ = ("phase", "timeline", "without_gradients")
+
+    def __init__(self) -> None:
+        self.timeline = self
+        self.phase = 0
+        self.without_gradients = False
+
+
 class WorkerSampler:
     """Samples the thread that makes it, the main one of a worker, until `stop`."""
 
-    timeline = SimpleNamespace(phase=0)  # a worker has no phases: see `running_stacks.PhaseSource`
-    without_gradients = False
-
     def __init__(self) -> None:
         self._thread_ident, self._thread_id = threading.get_ident(), threading.get_native_id()
-        self._running = RunningStacks(self)
+        self._running = RunningStacks(NoPhases())
         self._lines: Counter[str] = Counter()
         self._stop = threading.Event()
         self._running.start()

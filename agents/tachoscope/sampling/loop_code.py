@@ -47,12 +47,20 @@ class LoopLines:
     backwards: set[int] = field(default_factory=set)
 
 
+_Function = tuple[str, int, str]
+
+
+def _function(code: CodeType) -> _Function:
+    """Return what identifies a function: stacks that were taken by native code have stand-ins for its code object."""
+    return code.co_filename, code.co_firstlineno, code.co_name
+
+
 class LoopCode:
     """What the statements of a loop are for, by where its model is called and gradients are computed."""
 
     def __init__(self) -> None:
-        self._marks: dict[CodeType, LoopLines] = {}
-        self._roles: dict[CodeType, dict[int, Role]] = {}
+        self._marks: dict[_Function, LoopLines] = {}
+        self._roles: dict[_Function, dict[int, Role]] = {}
 
     def add_lines(self, *, models: Sequence[Chain], backward: Chain) -> None:
         """Record the source lines from which models and backward are called."""
@@ -66,25 +74,26 @@ class LoopCode:
         """Return the role of a stack that is outside of all measured phases."""
         if any(code.co_filename.endswith(MODEL_FILES) for code, _ in chain):
             return "model"
-        calling = [(code, line, marks) for code, line in chain if (marks := self._marks.get(code)) is not None]
+        calling = [(code, line, marks) for code, line in chain if (marks := self._marks.get(_function(code))) is not None]
         # The innermost that calls a model; in a job without any, the innermost that computes gradients.
         for code, line, marks in sorted(calling, key=lambda row: not row[2].models):
-            roles = self._roles.get(code)
+            roles = self._roles.get(_function(code))
             if roles is None:
-                roles = self._roles[code] = _roles(code, marks)
+                roles = self._roles[_function(code)] = _roles(code, marks)
             return roles.get(line, "")
         return ""
 
     def _mark(self, code: CodeType, kind: Literal["models", "backwards"], line: int) -> None:
-        marks = self._marks.get(code)
+        function = _function(code)
+        marks = self._marks.get(function)
         if marks is None:
             if len(self._marks) >= MOST_FUNCTIONS:
                 return
-            marks = self._marks[code] = LoopLines()
+            marks = self._marks[function] = LoopLines()
         lines = getattr(marks, kind)
         if line not in lines and len(lines) < MOST_CALLS:
             lines.add(line)
-            self._roles.pop(code, None)
+            self._roles.pop(function, None)
 
 
 def _roles(code: CodeType, marks: LoopLines) -> dict[int, Role]:

@@ -6,8 +6,9 @@ import os
 import sys
 import sysconfig
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Protocol
 
 Chain = Sequence[tuple[CodeType, int]]
 """Code and line of each frame, the innermost first."""
@@ -29,6 +30,24 @@ _LIBRARIES = tuple(
         "<__array_function__",
     }
 )
+
+
+class PhaseSource(Protocol):
+    """Whose phase is noted with each stack, and whether gradients were switched off when its model was called."""
+
+    @property
+    def timeline(self) -> Any: ...
+    @property
+    def without_gradients(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StackSample:
+    """One stack, with the phase of the timeline at that moment."""
+
+    phase: int
+    without_gradients: bool
+    places: Places
 
 
 def chain_of(frame: FrameType | None) -> Chain:

@@ -12,13 +12,11 @@ BEGIN = """
 import ctypes, os, signal, sys, threading, time
 from collections import Counter
 from types import SimpleNamespace
-from tachoscope.sampling import running_stacks
-from tachoscope.sampling.running_stacks import RunningStacks
+from tachoscope.sampling.signalled_stacks import SignalledStacks
 from tachoscope.sampling.stacks import lines_of
 
-running_stacks.EVERY_SECONDS = 0.005
 watched = SimpleNamespace(timeline=SimpleNamespace(phase=3), without_gradients=False)
-stacks = RunningStacks(watched)
+stacks = SignalledStacks(watched, 0.005)
 seen = Counter()
 
 def drain():
@@ -123,7 +121,7 @@ def test_only_the_main_thread_can_be_sampled_and_a_forked_child_on_its_own() -> 
     assert run(
         """
         def other():
-            print(RunningStacks(watched).start(), flush=True)
+            print(SignalledStacks(watched, 0.005).start(), flush=True)
         thread = threading.Thread(target=other)
         thread.start(); thread.join()
         if not stacks.start():
@@ -132,7 +130,7 @@ def test_only_the_main_thread_can_be_sampled_and_a_forked_child_on_its_own() -> 
         if not child:
             burn(0.1)
             idle = not stacks._taken
-            mine = RunningStacks(watched)
+            mine = SignalledStacks(watched, 0.005)
             print(idle, mine.start(), flush=True)
             while not mine.drain():
                 burn(0.01)
