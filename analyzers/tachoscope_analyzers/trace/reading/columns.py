@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,17 @@ import pyarrow as pa
 from tachoscope_analyzers.trace.reading.arrow import to_numpy
 from tachoscope_analyzers.trace.reading.begin_end_pairs import Pairs
 from tachoscope_analyzers.trace.reading.decode_events import Args, Begin, Complete, End, Instant, Meta
-from tachoscope_analyzers.trace.reading.event_kinds import Kind, kind_of
-from tachoscope_analyzers.trace.reading.exact_time import NO_TIME, from_float, from_text
+from tachoscope_analyzers.trace.reading.event_kinds import ON_DEVICE, SHAPED, Kind, kind_of
+from tachoscope_analyzers.trace.reading.exact_time import NO_TIME, from_digits, from_float, from_text
+from tachoscope_analyzers.trace.reading.scan import TEXT_COLUMNS, Scanned
 from tachoscope_analyzers.trace.reading.string_codes import MOST_STRINGS, MOST_TRACKS, Array, Codes, TrackCodes, track_text
 
 Tables = dict[str, dict[str, Array]]
 
-_ON_DEVICE = np.isin(np.arange(len(Kind)), [Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.SYNC])
-_SHAPED = np.isin(np.arange(len(Kind)), [Kind.CPU_OP, Kind.ANNOTATION])
+_ON_DEVICE = np.isin(np.arange(len(Kind)), ON_DEVICE)
+_SHAPED = np.isin(np.arange(len(Kind)), SHAPED)
+_OF_TIME = ("digits", "decimals", "duration")
+_STRINGS = tuple(name for name in TEXT_COLUMNS if name not in {"category", "track"})
 _MOST_CATEGORIES = 256
 _MOST_NAME_BYTES = 16 << 20
 
@@ -66,6 +70,48 @@ class ColumnBuilder:
         self.rows += len(complete)
         return tables
 
+    def has_room(self, found: Scanned) -> bool:
+        """Return whether `tables_of_scan` can take a chunk: no table of texts gets full, for then events are counted one by one."""
+        texts = found.texts
+        strings = [text for name in _STRINGS for text in texts[name]]
+        return (
+            self.strings.has_room(strings) and self.categories.has_room(texts["category"]) and self.tracks.has_room(texts["track"])
+        )
+
+    def tables_of_scan(self, found: Scanned) -> Tables:
+        """Return what `tables` does for the same events."""
+        events = found.rows["events"]
+        self.counts["events"] += found.count
+        memory, _ = self._others(found.others)
+        self.counts["flows_and_others_skipped"] += found.count - len(events)
+        codes = {
+            "category": self.categories.encode(found.texts["category"], np.uint8),
+            "name": self.strings.encode(found.texts["name"]),
+            "track": self.tracks.encode(found.texts["track"], len(found.texts["track"])),
+        }
+        codes |= {name: self.strings.encode(found.texts[name]) for name in _STRINGS if name not in codes}
+        tables = {
+            table: {
+                column: self._of_scan(column, rows[column], codes) for column in rows.dtype.names or () if column not in _OF_TIME
+            }
+            for table, rows in found.rows.items()
+        }
+        tables["events"] = {
+            "start": from_digits(events["digits"], events["decimals"].astype(np.int64)),
+            "duration": self._durations(events["duration"]),
+            **tables["events"],
+        }
+        tables["memory"] = self._memory(memory)
+        self.rows += len(events)
+        return tables
+
+    def _of_scan(self, column: str, values: Array, codes: dict[str, Array]) -> Array:
+        if column == "row":
+            return values + self.rows
+        if column in codes:
+            return np.asarray(codes[column][values])
+        return _fractions(values) if values.dtype.kind == "f" else np.ascontiguousarray(values)
+
     def finish(self) -> None:
         """Count what never ended, and what came after a table was full."""
         self.counts["begins_without_end"] += self._pairs.open_count
@@ -99,7 +145,7 @@ class ColumnBuilder:
             **self._rare(args),
         }
 
-    def _durations(self, values: list[float]) -> Array:
+    def _durations(self, values: Sequence[float] | Array) -> Array:
         duration = from_float(values)
         absent = duration == NO_TIME
         self.counts["events_without_duration"] += int(absent.sum())
@@ -233,6 +279,6 @@ def _whole_or_text(values: list[int | str]) -> Array:
     return _as_integers([value if isinstance(value, int) else -1 for value in values])
 
 
-def _fractions(values: list[float]) -> Array:
+def _fractions(values: Sequence[float] | Array) -> Array:
     with np.errstate(over="ignore"):  # infinite is what a number too large for 32 bits then is
         return np.array(values, dtype=np.float32)

@@ -161,7 +161,12 @@ def decode(chunk: bytes) -> list[Any]:
         begin += 1
     while begin < end and chunk[end - 1] in _BETWEEN:
         end -= 1
-    return _chunk_decoder.decode(b"".join((b"[", memoryview(chunk)[begin:end], b"]")))  # one copy, of megabytes
+    return decode_list(b"".join((b"[", memoryview(chunk)[begin:end], b"]")))  # one copy, of megabytes
+
+
+def decode_list(text: bytes) -> list[Any]:
+    """Return the events of a JSON list, as `decode` does, with its errors."""
+    return _chunk_decoder.decode(text)
 
 
 def decode_each(chunk: bytes, counts: Counter[str]) -> tuple[list[Any], int]:

@@ -24,6 +24,11 @@ class Kind(IntEnum):
 DEVICE = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 """Kinds that occupy an accelerator. `SYNC` events stand on device tracks too, but there the device waits."""
 
+ON_DEVICE = (*DEVICE, Kind.SYNC)
+"""Kinds whose arguments tell of a device and stream."""
+SHAPED = (Kind.CPU_OP, Kind.ANNOTATION)
+"""Kinds whose arguments may tell of shapes."""
+
 BY_CATEGORY = {
     # Kineto since 2022
     "cpu_op": Kind.CPU_OP,

@@ -45,14 +45,25 @@ def from_text(values: Sequence[Raw]) -> Nanoseconds:
     if digits.min() < 1 or digits.max() > _MOST_DIGITS or decimals.max() > _MOST_DECIMALS or (np.diff(owner) == 0).any():
         return _one_by_one(values)
     whole = np.fromstring(joined.replace(b".", b""), dtype=np.int64, sep=",")
-    scale = 10 ** np.maximum(3 - decimals, 0)
-    if len(whole) != len(ends) or (np.abs(whole) > LARGEST // scale).any():
+    if len(whole) != len(ends) or (np.abs(whole) > LARGEST // _scale(decimals)).any():
         return _one_by_one(values)
-    return _rounded(whole * scale, 10 ** np.maximum(decimals - 3, 0))
+    return from_digits(whole, decimals)
+
+
+def from_digits(digits: Nanoseconds, decimals: Nanoseconds) -> Nanoseconds:
+    """Return microseconds, given as all their digits and how many of them stand after the point, as `from_text` does, shape (N,).
+
+    None may be larger than `LARGEST` in nanoseconds.
+    """
+    return _rounded(digits * _scale(decimals), 10 ** np.maximum(decimals - 3, 0))
+
+
+def _scale(decimals: Nanoseconds) -> Nanoseconds:
+    return np.asarray(10 ** np.maximum(3 - decimals, 0))
 
 
 def _rounded(values: Nanoseconds, divisor: Nanoseconds) -> Nanoseconds:
-    if divisor.max() == 1:
+    if divisor.max(initial=1) == 1:
         return np.asarray(values)
     quotient, rest = np.divmod(values, divisor)
     half = divisor // 2
@@ -60,7 +71,7 @@ def _rounded(values: Nanoseconds, divisor: Nanoseconds) -> Nanoseconds:
     return np.asarray(quotient + up)
 
 
-def from_float(values: Sequence[float]) -> Nanoseconds:
+def from_float(values: Sequence[float] | npt.NDArray[np.float64]) -> Nanoseconds:
     """Return durations in microseconds as nanoseconds, shape (N,), `NO_TIME` for NaN.
 
     Exact below 104 days, where a float64 still holds three decimals. Any negative duration becomes -1 us.

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 
 from tachoscope_analyzers.trace.reading import cache, nsight
-from tachoscope_analyzers.trace.reading.columns import ColumnBuilder
+from tachoscope_analyzers.trace.reading.columns import ColumnBuilder, Tables
 from tachoscope_analyzers.trace.reading.decode_events import MalformedEventError, decode, decode_each
 from tachoscope_analyzers.trace.reading.decompress import Blocks
 from tachoscope_analyzers.trace.reading.header_trailer import keys_outside_events
 from tachoscope_analyzers.trace.reading.metadata import meta_of
 from tachoscope_analyzers.trace.reading.nsight_database import NotAnExportError
 from tachoscope_analyzers.trace.reading.parquet_writer import Writers
+from tachoscope_analyzers.trace.reading.scan import scanned
 from tachoscope_analyzers.trace.reading.split_json import EventArray, NotATraceError
 from tachoscope_analyzers.trace.reading.trace import Meta, ReadQuality, Trace
 from tachoscope_core.errors import TachoscopeError
@@ -117,7 +118,7 @@ def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -
         array = EventArray(stream, scan=scan)
         try:
             for chunk in array.chunks():
-                writers.append(builder.tables(_events(chunk, array, builder)))
+                writers.append(_tables(chunk, array, builder))
                 if progress is not None:
                     progress(blocks.bytes_read, total)
         except (NotATraceError, MalformedEventError):
@@ -136,6 +137,13 @@ def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -
         text_bytes=array.text_bytes,
         quality=ReadQuality(cut=blocks.cut or not array.is_complete, cut_bytes=array.cut_bytes, counts=dict(builder.counts)),
     )
+
+
+def _tables(chunk: bytes, array: EventArray, builder: ColumnBuilder) -> Tables:
+    found = scanned(chunk)
+    if found is not None and builder.has_room(found):
+        return builder.tables_of_scan(found)
+    return builder.tables(_events(chunk, array, builder))
 
 
 def _events(chunk: bytes, array: EventArray, builder: ColumnBuilder) -> list[Any]:

@@ -40,6 +40,10 @@ class Codes(dict[Any, int]):
         self[value] = code
         return code
 
+    def has_room(self, values: list[str]) -> bool:
+        """Return whether each of these has a code of its own or surely gets one."""
+        return len(self) + len(values) < self._most and sum(map(len, values)) <= self._bytes_left
+
     def encode(self, values: list[str], dtype: Any = np.int32) -> Array:
         """Return the code of each text, shape (N,)."""
         return np.fromiter(map(self.__getitem__, values), dtype, len(values))
@@ -67,6 +71,11 @@ class TrackCodes(dict[Any, int]):
         self._bytes_left -= size
         code = self[value] = self.texts.setdefault(text, len(self.texts))
         return code
+
+    def has_room(self, pairs: list[tuple[Any, Any]]) -> bool:
+        """Return whether each of these has a code of its own or surely gets one."""
+        size = sum(len(track_text(value)) for pair in pairs for value in pair)
+        return len(self) + len(pairs) <= MOST_TRACKS and size <= self._bytes_left
 
     def encode(self, pairs: Iterable[tuple[Any, Any]], count: int) -> Array:
         """Return the code of each track, shape (count,)."""
