@@ -39,8 +39,8 @@ static bool categories_taken(Scan *scan, PyObject *groups) {
 }
 
 static PyObject *track_part(Span value) {
-    int64_t number;
-    if (!value.length || *value.at == 'n') Py_RETURN_NONE;
+    int64_t number = 0;
+    if (!value.at || *value.at == 'n') Py_RETURN_NONE;
     if (*value.at == '"') return PyUnicode_DecodeUTF8((const char *)value.at + 1, value.length - 2, NULL);
     whole_number(value.at, &number);
     return PyLong_FromLongLong(number);
@@ -155,7 +155,7 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_scan", .m_size = 0, .m_methods = methods};
 
 PyMODINIT_FUNC PyInit__scan(void) {
-    names_fill(&argument_names, sizeof arguments_known / sizeof *arguments_known);
-    names_fill(&field_names, sizeof fields_known / sizeof *fields_known);
+    names_fill(&argument_names, arguments_known, sizeof arguments_known / sizeof *arguments_known);
+    names_fill(&field_names, fields_known, sizeof fields_known / sizeof *fields_known);
     return PyModule_Create(&module);
 }

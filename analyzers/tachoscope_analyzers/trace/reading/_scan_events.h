@@ -137,6 +137,9 @@ typedef struct {
     Span spans[COLUMNS]; /* of texts and of values of any type */
 } Arguments;
 
+static const Arguments no_arguments = {
+    .wholes = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, .fractions = {-1.0, -1.0}};
+
 enum field { PHASE, TIME, DURATION, NAME_FIELD, CATEGORY_FIELD, PROCESS, THREAD, ARGUMENTS, FIELDS };
 
 static const Known fields_known[] = {
@@ -144,33 +147,69 @@ static const Known fields_known[] = {
     KNOWN("cat", 0, CATEGORY_FIELD), KNOWN("pid", 0, PROCESS), KNOWN("tid", 0, THREAD),   KNOWN("args", 0, ARGUMENTS),
 };
 
-/* Names by a hash of their length, first and last character; filled once. */
+/* What keeps the bytes of a short name out of a word; the same on machines of either order of bytes. */
+static const union {
+    uint8_t bytes[8];
+    uint64_t word;
+} masks[8] = {{{0}},
+              {{255}},
+              {{255, 255}},
+              {{255, 255, 255}},
+              {{255, 255, 255, 255}},
+              {{255, 255, 255, 255, 255}},
+              {{255, 255, 255, 255, 255, 255}},
+              {{255, 255, 255, 255, 255, 255, 255}}};
+
+/* Names by a hash of their length and first bytes; filled once. */
 typedef struct {
-    const Known *names;
-    uint8_t slots[256]; /* number of the name + 1 */
+    uint64_t word; /* the first bytes */
+    const char *rest; /* of a longer one */
+    uint32_t length;
+    int number; /* + 1, 0: free */
+} Slot;
+
+typedef struct {
+    Slot slots[256];
 } Names;
 
-static Names argument_names = {.names = arguments_known}, field_names = {.names = fields_known};
+static Names argument_names, field_names;
 
-static inline uint8_t slot_of(Place at, uint32_t length) { return (uint8_t)(length * 37 + at[0] * 11 + at[length - 1] * 3); }
+/* The first eight bytes of a name, zeros after its end. */
+static inline uint64_t first_word(Place at, size_t length) {
+    uint64_t bytes = 0;
+    memcpy(&bytes, at, length < 8 ? length : 8);
+    return bytes;
+}
 
-static void names_fill(Names *names, size_t count) {
-    memset(names->slots, 0, sizeof names->slots);
-    for (size_t i = 0; i < count; i++) {
-        uint8_t slot = slot_of((Place)names->names[i].name, names->names[i].length);
-        while (names->slots[slot]) slot++;
-        names->slots[slot] = (uint8_t)(i + 1);
+static inline uint8_t slot_of(uint64_t word, uint32_t length) { return (uint8_t)((word ^ length) * 0x9e3779b97f4a7c15u >> 56); }
+
+static void names_fill(Names *names, const Known *known, int count) {
+    memset(names, 0, sizeof *names);
+    for (int i = 0; i < count; i++, known++) {
+        uint64_t word = first_word((Place)known->name, known->length);
+        uint8_t place = slot_of(word, known->length);
+        while (names->slots[place].number) place++;
+        names->slots[place] = (Slot){.word = word, .rest = known->length > 8 ? known->name + 8 : NULL, .length = known->length, .number = i + 1};
     }
 }
 
 /* The number of a name, -1 for one that is not known. */
-static inline int name_number(const Names *names, Span text) {
-    if (!text.length) return -1;
-    for (uint8_t slot = slot_of(text.at, text.length); names->slots[slot]; slot++) {
-        const Known *known = &names->names[names->slots[slot] - 1];
-        if (known->length == text.length && memcmp(known->name, text.at, text.length) == 0) return names->slots[slot] - 1;
+static inline int name_number(const Names *names, Span text, Place end) {
+    uint64_t word;
+    if (end - text.at >= 8) {
+        memcpy(&word, text.at, 8);
+        if (text.length < 8) word &= masks[text.length].word;
+    } else {
+        word = first_word(text.at, text.length);
     }
-    return -1;
+    for (uint8_t place = slot_of(word, text.length);; place++) {
+        const Slot *slot = &names->slots[place];
+        if (slot->number == 0) return -1;
+        if (slot->word == word && slot->length == text.length &&
+            (text.length <= 8 || memcmp(slot->rest, text.at + 8, text.length - 8) == 0)) {
+            return slot->number - 1;
+        }
+    }
 }
 
 static void *row_added(Scan *scan, enum table which) {
@@ -232,11 +271,12 @@ static Place argument(Place p, Place end, const Known *known, Arguments *argumen
 static Place arguments_of(Place p, Place end, Arguments *arguments) {
     uint32_t seen = 0;
     Span name;
+    *arguments = no_arguments;
     if (*p != '{') return NULL;
     if (*(p = space(p + 1)) == '}') return p + 1;
     for (;;) {
         if ((p = key(p, end, &name)) == NULL) return NULL;
-        int number = name_number(&argument_names, name);
+        int number = name_number(&argument_names, name, end);
         if (number < 0) {
             p = skipped(p, end, 0);
         } else {
@@ -294,11 +334,10 @@ static bool category_coded(Scan *scan, Span text, int32_t *code, int *group) {
 }
 
 /* Whether the name of a process or thread is a number, a text or null. */
-static bool is_track(Span value, Place end) {
+static bool is_track(Span value) {
     int64_t number;
-    Span text;
-    if (!value.length || *value.at == 'n') return true;
-    if (*value.at == '"') return string(value.at, end, &text) != NULL && !text.escaped;
+    if (!value.at || *value.at == 'n') return true;
+    if (*value.at == '"') return !value.escaped;
     return whole_number(value.at, &number) == value.at + value.length;
 }
 
@@ -307,7 +346,7 @@ static bool track_coded(Scan *scan, Span process, Span thread, int32_t *code) {
     Text *found = text_of(&scan->texts, TRACK, process, thread, &is_new, &scan->no_memory);
     if (!found) return false;
     *code = found->code;
-    return !is_new || (is_track(process, scan->end) && is_track(thread, scan->end));
+    return !is_new || (is_track(process) && is_track(thread));
 }
 
 static bool device_row(Scan *scan, const Arguments *arguments, int64_t row) {
@@ -395,24 +434,22 @@ static bool time_of(Place p, EventRow *row) {
     return true;
 }
 
-static const Arguments no_arguments = {
-    .wholes = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, .fractions = {-1.0, -1.0}};
-
-static bool text_field(Place p, Place end, Span *text) {
+/* The text between the quotes of a value, an empty one where there is none; false for other values. */
+static inline bool text_between(Span value, Span *text) {
     *text = (Span){0};
-    return !p || (*p == '"' && string(p, end, text) != NULL);
+    if (!value.at) return true;
+    *text = (Span){.at = value.at + 1, .length = value.length - 2, .escaped = value.escaped};
+    return *value.at == '"';
 }
 
-/* A complete event, from the values of its fields; NULL stands for an absent one. */
+/* A complete event, from the values of its fields. */
 static bool complete(Scan *scan, const Span *values, const Arguments *arguments) {
     Span name, category;
     int group;
     double duration = NAN;
     if (!values[TIME].at) return false;
     if (values[DURATION].at && !fraction(values[DURATION].at, &duration)) return false;
-    if (!text_field(values[NAME_FIELD].at, scan->end, &name) || !text_field(values[CATEGORY_FIELD].at, scan->end, &category)) {
-        return false;
-    }
+    if (!text_between(values[NAME_FIELD], &name) || !text_between(values[CATEGORY_FIELD], &category)) return false;
     int64_t row = (int64_t)scan->tables[EVENTS].count;
     EventRow *added = row_added(scan, EVENTS);
     if (!added) return false;
@@ -428,20 +465,28 @@ static bool complete(Scan *scan, const Span *values, const Arguments *arguments)
 }
 
 /* The phase of an event, 0 for one that is not a single character. */
-static inline uint8_t phase_of(Span value) { return value.length == 3 && *value.at == '"' ? value.at[1] : 0; }
+static inline uint8_t phase_of(Span value) { return value.at && value.length == 3 && *value.at == '"' ? value.at[1] : 0; }
 
 /* From the first key of an event to the byte after its bracket. Arguments are read at once where the phase tells that they are
    wanted, and are only skipped where it comes later or is another. */
 static Place fields_of(Scan *scan, Place p, Span *values, Arguments *arguments, bool *are_read) {
     for (Span name;; p = space(p + 1)) {
         if ((p = key(p, scan->end, &name)) == NULL) return NULL;
-        int number = name_number(&field_names, name);
-        *are_read |= number == ARGUMENTS && phase_of(values[PHASE]) == 'X';
-        Place after = number == ARGUMENTS && *are_read ? arguments_of(p, scan->end, arguments) : skipped(p, scan->end, 0);
+        int number = name_number(&field_names, name, scan->end);
+        Span value = {.escaped = false};
+        Place after;
+        if (*p == '"') {
+            after = string(p, scan->end, &value);
+        } else if (number == ARGUMENTS && phase_of(values[PHASE]) == 'X') {
+            *are_read = true;
+            after = arguments_of(p, scan->end, arguments);
+        } else {
+            after = skipped(p, scan->end, 0);
+        }
         if (after == NULL) return NULL;
         if (number >= 0) {
             if (values[number].at) return NULL;
-            values[number] = (Span){.at = p, .length = (uint32_t)(after - p)};
+            values[number] = (Span){.at = p, .length = (uint32_t)(after - p), .escaped = value.escaped};
         }
         p = space(after);
         if (*p == '}') return p + 1;
@@ -451,8 +496,9 @@ static Place fields_of(Scan *scan, Place p, Span *values, Arguments *arguments, 
 
 /* From the bracket of an event; NULL where all of the chunk is left to Python. */
 static Place event(Scan *scan, Place start) {
-    Span values[FIELDS] = {{0}};
-    Arguments arguments = no_arguments;
+    Span values[FIELDS];
+    for (int i = 0; i < FIELDS; i++) values[i] = (Span){0};
+    Arguments arguments;
     bool are_read = false;
     if (*start != '{') return NULL;
     Place p = fields_of(scan, space(start + 1), values, &arguments, &are_read);
@@ -460,7 +506,11 @@ static Place event(Scan *scan, Place start) {
     scan->events++;
     switch (phase_of(values[PHASE])) {
         case 'X':
-            if (values[ARGUMENTS].at && !are_read && !arguments_of(values[ARGUMENTS].at, scan->end, &arguments)) return NULL;
+            if (!values[ARGUMENTS].at) {
+                arguments = no_arguments;
+            } else if (!are_read && !arguments_of(values[ARGUMENTS].at, scan->end, &arguments)) {
+                return NULL;
+            }
             return complete(scan, values, &arguments) ? p : NULL;
         case 'M': case 'i': { /* few: Python reads them */
             Span *added = row_added(scan, OTHERS);

@@ -25,7 +25,11 @@ typedef struct {
 
 static inline uint64_t hashed(uint64_t hash, Place p, size_t length) {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
-    uint64_t bytes;
+    uint64_t bytes, four[4];
+    for (; length >= 32; p += 32, length -= 32) { /* four products that do not wait for each other */
+        memcpy(four, p, 32);
+        hash = ((hash ^ four[0]) * factor) ^ ((four[1] ^ hash >> 32) * (factor + 2)) ^ (four[2] * (factor + 4) ^ four[3] * (factor + 6)) >> 7;
+    }
     for (; length >= 8; p += 8, length -= 8) {
         memcpy(&bytes, p, 8);
         hash = (hash ^ bytes) * factor;

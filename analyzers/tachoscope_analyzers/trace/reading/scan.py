@@ -85,15 +85,16 @@ def scanned(chunk: bytes) -> Scanned | None:
     found = None if module is None else module.scan(chunk, _GROUPS)
     if found is None:
         return None
-    count, texts, others, *tables = found
+    count, columns, others, *tables = found
     try:
+        texts = {name: _unescaped(column) for name, column in zip(TEXT_COLUMNS, columns, strict=True)}
         other_events = decode_list(others)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return Scanned(
         count=count,
         rows={name: np.frombuffer(rows, dtype) for (name, dtype), rows in zip(_DTYPES.items(), tables, strict=True)},
-        texts={name: _unescaped(column) for name, column in zip(TEXT_COLUMNS, texts, strict=True)},
+        texts=texts,
         others=other_events,
     )
 

@@ -61,10 +61,8 @@ class EventArray:
         delimiter = self._begin()
         self.position = len(self.header)
         while not self.ended:
-            self._fill(CHUNK_BYTES)
-            end = self._end_of_chunk(delimiter)
-            chunk, self._buffer = self._buffer[:end], self._buffer[end:]
-            if chunk.strip():
+            chunk = self._next(delimiter)
+            if chunk and not chunk.isspace():
                 yield chunk
             elif not self.ended:
                 break
@@ -79,15 +77,32 @@ class EventArray:
         self.ended = True
         self._buffer = rest + self._buffer
 
+    def _next(self, delimiter: bytes | None) -> bytes:
+        """Return the next chunk, b"" if the buffer has no whole event and nothing follows."""
+        blocks = self._filled(CHUNK_BYTES)
+        if delimiter is not None and (found := blocks[-1].rfind(delimiter)) >= 0:  # so that each byte is copied once only
+            last = memoryview(blocks.pop())
+            self._buffer = bytes(last[found + 1 :])
+            return b"".join([*blocks, last[: found + 1]])
+        self._buffer = b"".join(blocks)
+        end = self._end_of_chunk(delimiter)
+        chunk, self._buffer = self._buffer[:end], self._buffer[end:]
+        return chunk
+
     def _fill(self, size: int) -> bool:
         """Read until `size` bytes are buffered; False at the end of the file."""
+        blocks = self._filled(size)
+        self._buffer = b"".join(blocks)
+        return len(blocks) > 1
+
+    def _filled(self, size: int) -> list[bytes]:
+        """Return what is buffered and, until there are `size` bytes, the blocks after it."""
         blocks, have = [self._buffer], len(self._buffer)
         while have < size and (block := next(self._blocks, None)) is not None:
             blocks.append(block)
             have += len(block)
             self.text_bytes += len(block)
-        self._buffer = b"".join(blocks)
-        return len(blocks) > 1
+        return blocks
 
     def _begin(self) -> bytes | None:
         """Read the header, and return the separator between events if it has a line break."""
