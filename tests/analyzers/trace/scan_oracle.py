@@ -4,39 +4,143 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+import shutil
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 import numpy as np
 
+from tachoscope_analyzers.trace.reading import read
 from tachoscope_analyzers.trace.reading.columns import ColumnBuilder, Tables
 from tachoscope_analyzers.trace.reading.decode_events import decode
-from tachoscope_analyzers.trace.reading.scan import scanned
+from tachoscope_analyzers.trace.reading.scan import Scanned, scanned
+from tachoscope_core.errors import TachoscopeError
 
 ARGUMENTS = (
     *("External id", "external id", "correlation", "stream", "device", "bytes", "grid", "block", "est. achieved occupancy %"),
     *("blocks per SM", "graph node id", "Collective name", "In msg nelems", "Out msg nelems", "Group size", "Process Group Name"),
     *("Process Group Description", "Process Group Ranks", "dtype", "Seq", "Input Dims", "Input type", "Concrete Inputs"),
     *("Sequence number", "Fwd thread id", "Call stack", "Python id", "Python parent id", "wait_on_stream"),
-    *("wait_on_cuda_event_record_corr_id", "Bytes", "Addr", "Device Type", "Total Allocated", "name", "labels", "cbid", "", "a\u00e9"),
+    *(
+        "wait_on_cuda_event_record_corr_id",
+        "Bytes",
+        "Addr",
+        "Device Type",
+        "Total Allocated",
+        "name",
+        "labels",
+        "cbid",
+        "",
+        "a\u00e9",
+    ),
 )
-_WHOLE = {"External id", "external id", "correlation", "device", "Seq", "Python id", "Fwd thread id", "Sequence number", "In msg nelems"}
+_WHOLE = {
+    "External id",
+    "external id",
+    "correlation",
+    "device",
+    "Seq",
+    "Python id",
+    "Fwd thread id",
+    "Sequence number",
+    "In msg nelems",
+}
 _TEXT = {"Collective name", "Process Group Name", "Process Group Description", "dtype", "Call stack", "name", "labels"}
 CATEGORIES = ("cpu_op", "kernel", "Kernel", "gpu_memcpy", "python_function", "user_annotation", "cuda_sync", "x", "", "\u212aernel")
 PHASES = ("X", "X", "X", "X", "X", "X", "i", "M", "s", "f", "C", "B", "E", "Z", "", "XX")
 _NUMBERS = (
-    *("0", "-0", "7", "-1", "19", "1661203462598738", "1713219600123456.789", "-12.5", "0.0005", "0.0015", "12.3456", "3.1415926535"),
+    *(
+        "0",
+        "-0",
+        "7",
+        "-1",
+        "19",
+        "1661203462598738",
+        "1713219600123456.789",
+        "-12.5",
+        "0.0005",
+        "0.0015",
+        "12.3456",
+        "3.1415926535",
+    ),
     *("9223372036854775807", "9223372036854775808", "-9223372036854775808", "999999999999999999", "9999999999999999999"),
-    *("123456789012345678901234567890", "1e3", "1E-3", "1.5e+2", "1e400", "0.1", "5e-324", "4503599627370497.5", "9007199254740993"),
-    *("0.30000000000000004", "123456.1234567890123", "3458764513820540925.0", "3458764513820540.925", "0.0000000000005", "01", "1.", ".5"),
-    *("-", "NaN", "Infinity", "1.0", "7.000", "18446744073709551615", "2.5", "-2.5", "0.12345", "1152921504606846.975", "1152921504606847"),
+    *(
+        "123456789012345678901234567890",
+        "1e3",
+        "1E-3",
+        "1.5e+2",
+        "1e400",
+        "0.1",
+        "5e-324",
+        "4503599627370497.5",
+        "9007199254740993",
+    ),
+    *(
+        "0.30000000000000004",
+        "123456.1234567890123",
+        "3458764513820540925.0",
+        "3458764513820540.925",
+        "0.0000000000005",
+        "01",
+        "1.",
+        ".5",
+    ),
+    *(
+        "-",
+        "NaN",
+        "Infinity",
+        "1.0",
+        "7.000",
+        "18446744073709551615",
+        "2.5",
+        "-2.5",
+        "0.12345",
+        "1152921504606846.975",
+        "1152921504606847",
+    ),
 )
 _STRINGS = (
-    *('""', '"a"', '"aten::mm"', '"\\u0041"', '"a\\"b"', '"\\\\"', '"\\ud83d\\ude00"', '"\\ud800"', '"\\udc00"', '"\\x"', '"\\u12"'),
-    *('"\u00e9\u20ac"', '"},\\n  {"', '"\t"', '"12"', '"a\\/b\\b\\f\\n\\r\\t"', '"\u212a"', '"\\u0000"', '"' + "n" * 300 + '"', '"x'),
+    *(
+        '""',
+        '"a"',
+        '"aten::mm"',
+        '"\\u0041"',
+        '"a\\"b"',
+        '"\\\\"',
+        '"\\ud83d\\ude00"',
+        '"\\ud800"',
+        '"\\udc00"',
+        '"\\x"',
+        '"\\u12"',
+    ),
+    *(
+        '"\u00e9\u20ac"',
+        '"},\\n  {"',
+        '"\t"',
+        '"12"',
+        '"a\\/b\\b\\f\\n\\r\\t"',
+        '"\u212a"',
+        '"\\u0000"',
+        '"' + "n" * 300 + '"',
+        '"x',
+    ),
 )
-_OTHERS = ("null", "true", "false", "[]", "{}", "[1, 2, 3]", '[[1,2],["a", null]]', '{"a":{"b":[1]}}', "[1,]", "{,}", "nul", "[" * 70 + "]" * 70)
+_OTHERS = (
+    "null",
+    "true",
+    "false",
+    "[]",
+    "{}",
+    "[1, 2, 3]",
+    '[[1,2],["a", null]]',
+    '{"a":{"b":[1]}}',
+    "[1,]",
+    "{,}",
+    "nul",
+    "[" * 70 + "]" * 70,
+)
 
 
 def difference(chunk: bytes) -> str | None:
@@ -52,6 +156,28 @@ def difference(chunk: bytes) -> str | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return f"the decoder refuses it: {error}"
     return tables_differ(by_scan.tables_of_scan(found), expected) or _builders_differ(by_scan, by_decoder)
+
+
+def read_by(path: Path, place: Path, *, native_scanner: bool) -> tuple[Any, int]:
+    """Return all files that a trace becomes, or the error that it gives, and how many chunks the scanner left to the decoder."""
+    place.mkdir()
+    left: list[bytes] = []
+
+    def watched(chunk: bytes) -> Scanned | None:
+        found = scanned(chunk) if native_scanner else None
+        if found is None:
+            left.append(chunk)
+        return found
+
+    try:
+        with mock.patch.object(read, "scanned", watched):
+            meta = read.converted(path, place)
+        files = {file.name: file.read_bytes() for file in place.iterdir()}
+        return {**files, "meta": msgspec.json.encode(meta)}, len(left)
+    except (ValueError, TachoscopeError) as error:
+        return (type(error), str(error), getattr(error, "offset", None), getattr(error, "text", None)), len(left)
+    finally:
+        shutil.rmtree(place)
 
 
 def tables_differ(found: Tables, expected: Tables) -> str:
@@ -122,8 +248,12 @@ def _argument(name: str, chance: random.Random) -> str:
     if name in _WHOLE:
         return chance.choice(("0", "5", "-1", "123456789", "4294967295"))
     if name in _TEXT:
-        return chance.choice(('""', '"allreduce"', '"0"', '"BFloat16"', '"a;b\\nc"', "null" if name not in {"name", "labels"} else '"x"'))
-    return chance.choice(("0", "12", "60", "0.5555556" if name == "blocks per SM" else "28", "[1, 2]" if name in {"grid", "block"} else "3"))
+        return chance.choice(
+            ('""', '"allreduce"', '"0"', '"BFloat16"', '"a;b\\nc"', "null" if name not in {"name", "labels"} else '"x"')
+        )
+    return chance.choice(
+        ("0", "12", "60", "0.5555556" if name == "blocks per SM" else "28", "[1, 2]" if name in {"grid", "block"} else "3")
+    )
 
 
 def _odd(value: str, chance: random.Random, oddness: float) -> str:
@@ -144,7 +274,3 @@ def _object(fields: dict[str, str], chance: random.Random, oddness: float = 0.01
     texts = [json.dumps(name, ensure_ascii=chance.random() < 0.5) + colon + value for name, value in pairs]
     begin, end = chance.choice((("{", "}"), ("{\n  ", "\n  }"), ("{ ", "}")))
     return begin + comma.join(texts) + end
-
-
-Chunk = Callable[[random.Random], bytes]
-ANY: Any = (_NUMBERS, _STRINGS, _OTHERS)

@@ -89,7 +89,7 @@ def _read(path: Path, progress: Progress | None) -> Trace:
     _refuse_what_is_no_file(path)
     before = cache.signature(path)
     with cache.writing() as place:
-        meta = nsight.convert(path, place) if nsight.is_export(path) else _converted(path, place, progress)
+        meta = nsight.convert(path, place) if nsight.is_export(path) else converted(path, place, progress)
         (place / "meta.json").write_bytes(msgspec.json.encode(meta))
         return Trace(cache.keep(place, path, meta.digest, before), path)
 
@@ -99,7 +99,12 @@ def _refuse_what_is_no_file(path: Path) -> None:
         raise TachoscopeError(f"could not read {path}: it is not a file", fix="give the path of a trace, not of a folder or pipe")
 
 
-def _converted(path: Path, place: Path, progress: Progress | None) -> Meta:
+def converted(path: Path, place: Path, progress: Progress | None = None) -> Meta:
+    """Write the columns of a JSON trace into a folder, and return its description.
+
+    Raises:
+        ValueError, OSError: as `read` says, before they are put into one form.
+    """
     meta = _stream(path, place, progress, scan=False)
     if meta is None:
         for file in place.iterdir():

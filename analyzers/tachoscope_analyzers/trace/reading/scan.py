@@ -19,7 +19,7 @@ from tachoscope_core.native import native
 
 Array = npt.NDArray[Any]
 
-_MODULE = "tachoscope_analyzers.trace.reading._scan"
+MODULE = "tachoscope_analyzers.trace.reading._scan"
 
 TEXT_COLUMNS = (
     *("name", "category", "track", "grid", "block", "shapes", "types", "concrete"),
@@ -81,7 +81,7 @@ class Scanned:
 
 def scanned(chunk: bytes) -> Scanned | None:
     """Return the events of a chunk, None if they must be decoded, or without the native module."""
-    module = native(_MODULE).module
+    module = native(MODULE).module
     found = None if module is None else module.scan(chunk, _GROUPS)
     if found is None:
         return None
