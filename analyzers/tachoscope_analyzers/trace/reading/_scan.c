@@ -1,11 +1,12 @@
 /* The text of a chunk of events to rows of numbers, without a Python object for each of them and without the GIL.
 
    `scan(chunk, categories)` returns None for a chunk that is not plain throughout; decode_events.py then reads all of it, and what is
-   wrong with it is found and said there. */
+   wrong with it is found and said there. `last_end` finds where the last whole event of a text ends. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "_scan_brackets.h"
 #include "_scan_events.h"
 
 static void scan_end(Scan *scan) {
@@ -147,7 +148,29 @@ static PyObject *scan_chunk(PyObject *module, PyObject *const *arguments, Py_ssi
     return found;
 }
 
+static PyObject *last_end(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    char *text;
+    Py_ssize_t length;
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "last_end(text: bytes, depth: int, inside: bool, backslash: bool)");
+        return NULL;
+    }
+    if (PyBytes_AsStringAndSize(arguments[0], &text, &length) < 0) return NULL;
+    Brackets state = {.depth = PyLong_AsLongLong(arguments[1]), .inside = PyObject_IsTrue(arguments[2]) > 0,
+                      .backslash = PyObject_IsTrue(arguments[3]) > 0};
+    if (PyErr_Occurred()) return NULL;
+    bool is_plain;
+    Py_BEGIN_ALLOW_THREADS
+    is_plain = brackets_counted(&state, (Place)text, (Place)text + length);
+    Py_END_ALLOW_THREADS
+    if (!is_plain) Py_RETURN_NONE;
+    return Py_BuildValue("LLLOO", (long long)state.end, (long long)state.closed, (long long)state.depth,
+                         state.inside ? Py_True : Py_False, state.backslash ? Py_True : Py_False);
+}
+
 static PyMethodDef methods[] = {
+    {"last_end", (PyCFunction)(void (*)(void))last_end, METH_FASTCALL,
+     "Return where the last value of a list ends and where the list closes, -1 for neither, and the state for what follows."},
     {"scan", (PyCFunction)(void (*)(void))scan_chunk, METH_FASTCALL, "Return the rows of a chunk of events, None if it is not plain."},
     {NULL, NULL, 0, NULL},
 };

@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_core.native import native
+
+MODULE = "tachoscope_analyzers.trace.reading._scan"
+
 Places = npt.NDArray[np.int64]
 
 _QUOTE, _BACKSLASH = 0x22, 0x5C
@@ -54,6 +58,20 @@ class Brackets:
             brackets, depth, step = brackets[: below[0]], depth[: below[0]], step[: below[0]]
         self._depth = int(depth[-1]) if len(depth) else self._depth
         return np.asarray(brackets[(depth == 0) & (step == -1)] + 1), closed
+
+    def last_end(self, text: bytes) -> tuple[int, int | None]:
+        """Return the last of what `ends` finds in a text of any length, 0 for none, and where the array's bracket closes, or None.
+
+        Raises:
+            BracketError: a bracket closes that was never opened.
+        """
+        module = native(MODULE).module
+        found = None if module is None else module.last_end(text, self._depth, self._inside, self._backslash)
+        if found is None:
+            ends, closed = ends_of(text, self)
+            return int(ends[-1]) if len(ends) else 0, closed
+        end, bracket, self._depth, self._inside, self._backslash = found
+        return max(end, 0), None if bracket < 0 else bracket
 
     def _real(self, data: npt.NDArray[np.uint8], quotes: Places) -> Places:
         """Return quotes that are not escaped by an odd number of backslashes."""

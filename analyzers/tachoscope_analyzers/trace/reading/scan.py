@@ -15,11 +15,10 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.trace.reading.decode_events import decode_list
 from tachoscope_analyzers.trace.reading.event_kinds import BY_CATEGORY, ON_DEVICE, SHAPED, Kind
+from tachoscope_analyzers.trace.reading.json_brackets import MODULE
 from tachoscope_core.native import native
 
 Array = npt.NDArray[Any]
-
-MODULE = "tachoscope_analyzers.trace.reading._scan"
 
 TEXT_COLUMNS = (
     *("name", "category", "track", "grid", "block", "shapes", "types", "concrete"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from tachoscope_analyzers.trace.reading.json_brackets import BracketError, Brackets, ends_of
+from tachoscope_analyzers.trace.reading.json_brackets import BracketError, Brackets
 
 CHUNK_BYTES = 4 << 20
 LIMIT_BYTES = 64 << 20
@@ -133,12 +133,12 @@ class EventArray:
         brackets, counted = Brackets(), 0
         try:
             while True:
-                ends, closed = ends_of(self._buffer[counted:], brackets)
+                end, closed = brackets.last_end(self._buffer[counted:])
                 if closed is not None:
                     self.ended = True
                     return counted + closed
-                if len(ends):
-                    return counted + int(ends[-1])
+                if end:
+                    return counted + end
                 counted = len(self._buffer)
                 if counted > LIMIT_BYTES:
                     raise NotATraceError(f"{LIMIT_BYTES >> 20} MiB of it hold no whole event")

@@ -28,8 +28,8 @@ def trace_file(tmp_path: Path) -> Path:
 def readings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that were not opened but read."""
     found: list[Path] = []
-    convert: Callable[..., object] = reader._converted
-    monkeypatch.setattr(reader, "_converted", lambda path, *rest: (found.append(path), convert(path, *rest))[1])
+    convert: Callable[..., object] = reader.converted
+    monkeypatch.setattr(reader, "converted", lambda path, *rest: (found.append(path), convert(path, *rest))[1])
     return found
 
 
@@ -66,16 +66,16 @@ def test_a_file_that_changes_while_it_is_read_is_not_taken_for_the_old_one(
     trace_file: Path, monkeypatch: pytest.MonkeyPatch, readings: list[Path]
 ) -> None:
     text = trace_file.read_text()
-    convert = reader._converted
+    convert = reader.converted
 
     def changing(path: Path, *rest: object) -> object:
         meta = convert(path, *rest)  # type: ignore[arg-type]
         write_later(trace_file, text.replace('"ts": 5.000', '"ts": 6.000'))
         return meta
 
-    monkeypatch.setattr(reader, "_converted", changing)
+    monkeypatch.setattr(reader, "converted", changing)
     read(trace_file)
-    monkeypatch.setattr(reader, "_converted", convert)
+    monkeypatch.setattr(reader, "converted", convert)
     assert read(trace_file).start.tolist() == [1000, 6000]
 
 

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tachoscope_analyzers.trace.events.launch_links import device_work
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_analyzers.trace.reading.trace import Trace
+
+pytestmark = pytest.mark.usefixtures("scanner")
 
 
 def kinds(trace: Trace) -> dict[str, str]:

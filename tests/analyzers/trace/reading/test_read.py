@@ -21,6 +21,8 @@ from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_analyzers.trace.reading.trace import Trace
 from tachoscope_core.errors import TachoscopeError
 
+pytestmark = pytest.mark.usefixtures("scanner")
+
 
 def planted() -> Planted:
     found = Planted(rank=3, world_size=8)

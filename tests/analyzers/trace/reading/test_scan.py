@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mutating import mutated
 from recorded import ALL, DATA, SMALL_FIRST, recorded
 from scan_oracle import chunk_of_events, difference, read_by
 from tachoscope_analyzers.trace.reading import string_codes
 from tachoscope_analyzers.trace.reading.columns import ColumnBuilder
-from tachoscope_analyzers.trace.reading.scan import MODULE, scanned
+from tachoscope_analyzers.trace.reading.json_brackets import MODULE, BracketError, Brackets
+from tachoscope_analyzers.trace.reading.scan import scanned
 from tachoscope_core.native import native
 
 pytestmark = pytest.mark.skipif(native(MODULE).module is None, reason=native(MODULE).reason or "native")
@@ -97,6 +100,32 @@ def test_a_chunk_of_anything_but_whole_events_is_left_to_the_decoder(chunk: byte
 @pytest.mark.parametrize("length", range(90))
 def test_a_chunk_that_is_cut_anywhere_is_left_to_the_decoder(length: int) -> None:
     assert scanned((EVENT % b"")[:length]) is None
+
+
+@given(st.text('"\\{}[]a,\n', max_size=60).map(str.encode), st.integers(1, 70))
+def test_brackets_are_counted_alike_however_the_text_is_cut_into_pieces(text: bytes, size: int) -> None:
+    counters = Brackets(), Brackets()
+    for start in range(0, len(text), size):
+        piece = text[start : start + size]
+        found, expected = _last_end(counters[0], piece), _last_end_by_all(counters[1], piece)
+        assert found == expected
+        if found is None or found[1] is not None:
+            break
+
+
+def _last_end(counter: Brackets, piece: bytes) -> tuple[int, int | None] | None:
+    try:
+        return counter.last_end(piece)
+    except BracketError:
+        return None
+
+
+def _last_end_by_all(counter: Brackets, piece: bytes) -> tuple[int, int | None] | None:
+    try:
+        ends, closed = counter.ends(piece)
+    except BracketError:
+        return None
+    return int(ends[-1]) if len(ends) else 0, closed
 
 
 def test_begins_and_ends_are_left_to_the_decoder_which_pairs_them() -> None:

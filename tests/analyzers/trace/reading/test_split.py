@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tachoscope_analyzers.trace.reading import split_json as split
 from tachoscope_analyzers.trace.reading.split_json import EventArray, NotATraceError
 
+pytestmark = pytest.mark.usefixtures("scanner")
+
 EVENTS = [
     {"ph": "X", "name": 'a},\n  {"b": ]}', "ts": 1, "args": {"nested": [{"x": 1}, {"x": 2}], "path": "C:\\dir\\"}},
     {"ph": "X", "name": '"quoted" \\" {', "ts": 2},
