@@ -341,7 +341,8 @@ class Agent:
         try:
             with self.lock:
                 jobs = list(self.live.jobs.values())
-            shipped = self.rows.ship(jobs, self.lock, now, self.config.flush_seconds, anyway=anyway)
+            flush, unix = self.config.flush_seconds, self._unix_clock()
+            shipped = self.rows.ship(jobs, self.lock, now, flush, unix_seconds=unix, anyway=anyway)
             self._changed = self._changed or shipped
         except TachoscopeError as error:
             self.errors["node"] += 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import ledger_rows
-from tachoscope_core.storage.ledger_rows import WINDOW_SECONDS, NodeRows, RankRows
+from tachoscope_core.storage.ledger_rows import WINDOW_SECONDS, RankRows
 from tachoscope_core.storage.node_status import JobStatus, NodeStatus
 from tachoscope_core.storage.store import Store
 
@@ -137,11 +137,7 @@ class JobLedgers:
             for words in ledger_rows.last_words(self._store, job, but=[node.node for node, _ in parts]):
                 last = max((window for own in words.ranks for window in own.windows), default=0) * WINDOW_SECONDS
                 if last >= began:
-                    found[words.node] = _counted(words, last)
+                    found[words.node] = _Counted(words.time, words.state_seconds)
         except TachoscopeError as error:
             self._warn(f"ledger rows of job {job} are left out: {error}")
         return found
-
-
-def _counted(words: NodeRows, last: float) -> _Counted:
-    return _Counted(last, {state: tenths / 10 for state, tenths in words.total_tenths.items()})

@@ -69,8 +69,8 @@ class Fleet:
         return {state: found.get(state, 0.0) for state in TRAINING_STATES}
 
 
-def near(seconds: dict[str, float], within: float = 1e-6) -> object:
-    return pytest.approx(seconds, abs=within)
+def near(seconds: dict[str, float]) -> object:
+    return pytest.approx(seconds, abs=1e-6)
 
 
 def test_the_watch_says_the_seconds_of_the_agents_over_their_restarts_and_however_often_it_looks(
@@ -124,7 +124,7 @@ def test_a_watch_that_was_started_anew_counts_the_nodes_that_a_job_left_by_their
 
     (Path(fleet.store.root) / "nodes" / "node-1.json.gz").unlink()
     assert fleet.said(running) == near(both)
-    assert fleet.said(NodeReader(fleet.store)) == near(both, 0.5)
+    assert fleet.said(NodeReader(fleet.store)) == near(both)
 
 
 def test_rows_of_a_node_that_left_before_the_job_began_anew_do_not_count(tmp_path: Path, clock: FakeClock) -> None:

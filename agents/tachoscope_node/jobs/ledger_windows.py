@@ -49,10 +49,11 @@ def note_row(job: Job, rank: Rank) -> None:
         if now != rank.in_rows.get(state, 0):
             tenths[state] = now - rank.in_rows.get(state, 0)
             rank.in_rows[state] = now
-    if not tenths and rank.steps == rank.steps_in_rows:
-        return
+    together = sum(rank.seconds.values())
+    if together == rank.seconds_at_row and rank.steps == rank.steps_in_rows:
+        return  # even what is too little for a tenth makes a row, since the unrounded counters go with it
     row = Row(rank.rank, rank.attempt, job.rows.window, rank.steps - rank.steps_in_rows, round(rank.slowest * 1000), tenths)
-    rank.steps_in_rows, rank.slowest = rank.steps, 0.0
+    rank.steps_in_rows, rank.seconds_at_row, rank.slowest = rank.steps, together, 0.0
     same = [one for one in job.rows.closed if one.window == row.window and (one.rank, one.attempt) == (row.rank, row.attempt)]
     for one in same:  # another attempt was heard of in between
         job.rows.closed.remove(one)

@@ -28,11 +28,14 @@ class RowShipper:
         self._store, self._node, self._owner_of = store, node, owner_of
         self._due = 0.0
 
-    def ship(self, jobs: Iterable[Job], lock: threading.Lock, now: float, flush_seconds: float, *, anyway: bool) -> bool:
+    def ship(
+        self, jobs: Iterable[Job], lock: threading.Lock, now: float, flush_seconds: float, *, unix_seconds: float, anyway: bool
+    ) -> bool:
         """Ship what was not shipped, if it is time; say whether anything was. What the store does not take goes the next time.
 
         Args:
-            lock: held by who changes the jobs. now: seconds of any clock. flush_seconds: how often records are shipped.
+            lock: held by who changes the jobs. now: seconds of any clock, at `unix_seconds`. flush_seconds: how often records are
+                shipped.
 
         Raises:
             TachoscopeError: the store does not take the rows of a job; those after it wait, too.
@@ -41,7 +44,7 @@ class RowShipper:
             return False
         self._due = now + max(flush_seconds, LEAST_SECONDS)
         with lock:
-            waiting = [(job, self._unshipped(job)) for job in jobs if job.rows.to_ship]
+            waiting = [(job, self._unshipped(job, unix_seconds)) for job in jobs if job.rows.to_ship]
         refused: TachoscopeError | None = None
         shipped = False
         for job, rows in waiting:
@@ -60,12 +63,9 @@ class RowShipper:
             raise refused
         return shipped
 
-    def _unshipped(self, job: Job) -> NodeRows | None:
+    def _unshipped(self, job: Job, unix_seconds: float) -> NodeRows | None:
         rows = unshipped_rows(job)
         if not rows:
             return None
-        totals: dict[str, int] = {}
-        for rank in job.ranks.values():
-            for state, tenths in rank.in_rows.items():
-                totals[state] = totals.get(state, 0) + tenths
-        return NodeRows(self._node, job.began, totals, ledger_rows.in_columns(rows))
+        counters = {state: seconds for state, seconds in job.state_seconds.items() if seconds}
+        return NodeRows(self._node, job.began, unix_seconds, counters, sorted(job.ranks), ledger_rows.in_columns(rows))

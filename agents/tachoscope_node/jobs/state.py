@@ -84,8 +84,8 @@ class Rank(msgspec.Struct):
         began: when the process was started; None: not known. accounted: up to when its time is in `seconds`; None: nothing is.
         hung: seconds since its last step that count as hung already.
         reached: last step of the job that it did. done_before: the last one that an earlier attempt did.
-        in_rows: tenths of seconds by state that are in ledger rows already, and `steps_in_rows`. slowest: seconds of the longest
-            step since its last row.
+        in_rows: tenths of seconds by state that are in ledger rows already, and `steps_in_rows`; seconds_at_row: of all states
+            together when its last row was made. slowest: seconds of the longest step since then.
     """
 
     rank: int
@@ -117,6 +117,7 @@ class Rank(msgspec.Struct):
     done_before: int = 0
     in_rows: dict[str, int] = {}
     steps_in_rows: int = 0
+    seconds_at_row: float = 0.0
     slowest: float = 0.0
 
 

@@ -31,6 +31,7 @@ def jobs_status(
             {state: seconds for state, seconds in job.state_seconds.items() if seconds},
             job.events,
             in_columns(recent_rows(job)),
+            sorted(job.ranks),
         )
         for job in jobs
         if (job.idle_since is None or now - job.idle_since <= ENDED_SECONDS) and (ranks := _newest(job))

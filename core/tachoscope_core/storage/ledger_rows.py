@@ -6,11 +6,12 @@ or repeats it: a row is known by node, attempt, rank and window, and never chang
 
 A row holds what the agent accounted while the window lasted by the node's clock: a step counts whole where the agent read its end,
 and after a time without an agent one row holds more than 10 s. Seconds are whole tenths, rounded so that the sum of the rows of a
-rank is within half a tenth of its counter, however many they are.
+rank is within half a tenth of its counter, however many they are. Beside them stand the counters themselves, unrounded.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
@@ -19,6 +20,7 @@ import msgspec
 from tachoscope_core.storage.store import BrokenObjectError, Store, host_folder
 
 WINDOW_SECONDS = 10.0
+_KEY = re.compile(r"/host=(?P<host>[^/]+)/date=[^/]+/(?P<began>\d{1,12})-(?P<window>\d{1,12})\.json\.gz$")
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -58,13 +60,15 @@ class NodeRows(msgspec.Struct, frozen=True):
     """An object of rows.
 
     Attributes:
-        began: Unix seconds since which the node's agent counts the job. total_tenths: of seconds by state, of all ranks together,
-            from then until the last of these rows.
+        began: Unix seconds since which the node's agent counts the job. time: when it wrote this, Unix seconds.
+        state_seconds: by ledger state from then until now, of all ranks and attempts: the agent's counters. counted: these ranks.
     """
 
     node: str
     began: int
-    total_tenths: dict[str, int]
+    time: float
+    state_seconds: dict[str, float]
+    counted: list[int]
     ranks: list[RankRows]
 
 
@@ -133,6 +137,21 @@ def last_words(store: Store, job: str, *, but: Iterable[str]) -> Iterator[NodeRo
             paths = [path for day in store.folders(host)[-1:] for path in store.find(day.removeprefix(f"{store.root}/"))]
             if paths:
                 yield _read(store, paths[-1])
+
+
+def last_objects(store: Store, job: str) -> Iterator[NodeRows]:
+    """Yield the newest object of each node and of each time that its agent began to count: one listing, however many there are.
+
+    Raises: see `read_all`.
+    """
+    last: dict[tuple[str, str], tuple[int, str]] = {}
+    for path in store.find(f"jobs/{job}/ledger"):
+        match = _KEY.search(path)
+        if match is not None:
+            of, window = (match["host"], match["began"]), int(match["window"])
+            last[of] = max(last.get(of, (-1, "")), (window, path))
+    for _, path in last.values():
+        yield _read(store, path)
 
 
 def _read(store: Store, path: str) -> NodeRows:

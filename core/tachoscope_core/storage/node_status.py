@@ -6,7 +6,7 @@ Records tell everything, but reach an object store minutes late: whether a job r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import msgspec
@@ -48,7 +48,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
         owner: whose it is; None: not known. attempt: the newest that the node knows.
         ended: `completed` or `failed`, as who launched it said; empty: nobody did.
         began: when the agent started to count the job, Unix seconds.
-        state_seconds: by ledger state since then, of all ranks and attempts: the agent's counters.
+        state_seconds: by ledger state since then, of all ranks and attempts: the agent's counters. counted: these ranks.
         events: number of records since then that are not measurements, such as of a checkpoint or a failure.
         rows: of the last two minutes, see `ledger_rows`.
     """
@@ -63,6 +63,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     state_seconds: dict[str, float] = {}
     events: int = 0
     rows: list[RankRows] = []
+    counted: list[int] = []
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -97,20 +98,22 @@ class NodesRead:
     faults: list[str]
 
 
-def read_all(store: Store, *, since: float, owner_of: Callable[[str], Owner | None]) -> NodesRead:
+def read_all(
+    store: Store, *, since: float, owner_of: Callable[[str], Owner | None], nodes: Collection[str] | None = None
+) -> NodesRead:
     """Return what the nodes say that wrote after `since`, Unix seconds by the store's clock.
 
     Left out is what they say of a job that belongs to another than the one they know; and in a directory that several users write
     to, what a user says of others' jobs.
 
     Args:
-        owner_of: says whose job it is by the store; None: nobody's yet.
+        owner_of: says whose job it is by the store; None: nobody's yet. nodes: to read, by their folders' names; None: all.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
     read = NodesRead([], [])
-    for path, uid, document in store.nodes(since=since):
+    for path, uid, document in store.nodes(since=since, only=nodes):
         if isinstance(document, str):
             read.faults.append(document)
             continue

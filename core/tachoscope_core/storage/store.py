@@ -21,7 +21,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -291,15 +291,20 @@ class Store:
         """Write an object of a watch (see `watch_leases`) in place of the one before; return its path."""
         return self._put_bytes(f"watches/{name}", data)
 
-    def nodes(self, *, since: float) -> Iterator[tuple[str, int | None, bytes | str]]:
+    def nodes(self, *, since: float, only: Collection[str] | None = None) -> Iterator[tuple[str, int | None, bytes | str]]:
         """Yield path, writer, and content of each node's object that was written after `since`, Unix seconds.
 
         The writer: in a directory the user's id, unless it is trusted with everything; else None. Content: as text, what is wrong.
+
+        Args:
+            only: of these nodes, as `host_folder` names them; None: of all.
         """
         root = f"{self._root}/nodes"
+        wanted = None if only is None else {f"{root}/{name}.json.gz" for name in only}
         try:
             entries: dict[str, dict[str, Any]] = self._fs.find(root, detail=True)
             paths = [path for path, entry in entries.items() if path.endswith(".json.gz") and written_time(entry) > since]
+            paths = [path for path in paths if wanted is None or path in wanted]
             contents: Any = self._fs.cat(paths, on_error="return") if paths and not self.local else {}  # many at once
             contents = contents if isinstance(contents, dict) else {paths[0]: contents}
         except Exception as error:

@@ -18,7 +18,7 @@ def rows(node: str, first: int, count: int = 3) -> NodeRows:
     of_node = [
         Row(rank, 0, first + number, 5, 2000, {"compute": 90, "data_wait": number}) for rank in (0, 1) for number in range(count)
     ]
-    return NodeRows(node, 1_799_999_000, {"compute": first + count - FIRST}, in_columns(of_node))
+    return NodeRows(node, 1_799_999_000, 10.0 * (first + count), {"compute": first + count - FIRST}, [0, 1], in_columns(of_node))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_the_last_word_of_each_node_is_found_over_days_but_for_those_that_are_kn
     for node, first in (("one", FIRST), ("two", FIRST), ("two", FIRST + 3), ("two", FIRST + 100_000), ("three", FIRST)):
         write(store, "job", rows(node, first))
 
-    found = {one.node: one.total_tenths["compute"] for one in last_words(store, "job", but=["one"])}
+    found = {one.node: one.state_seconds["compute"] for one in last_words(store, "job", but=["one"])}
     assert found == {"two": 100_003, "three": 3}
     assert list(last_words(store, "other", but=[])) == []
 
