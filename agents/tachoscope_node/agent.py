@@ -47,6 +47,9 @@ from tachoscope_service.common.log import Log
 from tachoscope_service.metrics.family import Family, joined, with_namespaces
 from tachoscope_service.metrics.zero_start import ZeroStart
 
+_TICKS_BEFORE_STATUS = 3
+"""After a restart: by then who ended while no agent was there is noticed. Before that its silence would look like a hang."""
+
 
 class Agent:
     """One node's agent. No method raises for what is in the spool or for a store that is away; any thread may call them.
@@ -105,6 +108,7 @@ class Agent:
         self.tick_seconds = 0.0
         self.ticked_at: float | None = None
         self._samples_due = self._status_due = 0.0
+        self._ticks_before_status = _TICKS_BEFORE_STATUS if self._saved.jobs else 0
         self._says_jobs = True  # what an agent before this one said has to be replaced
         self._changed = True
         self._told: dict[str, int] = {}
@@ -163,7 +167,7 @@ class Agent:
                 return self.owners.known.get(job) not in unread
 
             self.live.settle()
-            self._changed = self.live.stand_still(now, all_read) or self._changed
+            self._changed = self.live.stand_still(now, all_read, self.follower.writer_lives) or self._changed
             self.keeper.poll(all_read)
             self._changed = self.live.count_ends(now, self._ended_by_host, all_read) or self._changed
             notice = self._notice()
@@ -248,7 +252,7 @@ class Agent:
         gone = []
         if self.ticks == 0:  # what was removed while the agent was away
             gone = [key for key in self._entries if not (self.config.spool_path / key[0] / key[1]).exists()]
-            self.live.services.only({segment.writer for segment in (*self.follower.segments(), *done)}, now)
+            self.live.only({segment.writer for segment in (*self.follower.segments(), *done)}, now)
         self.live.forget(now, self.config.retention_seconds)
         followed = {segment.address.job for segment in self.follower.segments() if segment.address is not None}
         self.owners.keep_only(followed | self.live.jobs.keys() | {service.name for service in self.live.services.services.values()})
@@ -322,7 +326,7 @@ class Agent:
     def _say_what_runs(self, now: float, *, anyway: bool) -> None:
         """Write the node's status to the store when due; without jobs only once."""
         every = node_status.every_seconds(self.config.flush_seconds)
-        if now < self._status_due and not anyway:
+        if (now < self._status_due or self.ticks < self._ticks_before_status) and not anyway:
             return
         self._status_due = now + every
         with self.lock:

@@ -320,16 +320,41 @@ class JobRegistry:
             job.worker_failures += 1
         self._idle_if_ended(job, now)
 
-    def stand_still(self, now: float, all_read: Callable[[str], bool] = lambda _: True) -> bool:
-        """Add hang time of ranks whose jobs are fully read; return whether anything changed."""
-        grown = [
-            account.stands_still(job, rank, now, self._hang_seconds)
+    def stand_still(
+        self, now: float, all_read: Callable[[str], bool] = lambda _: True, lives: Callable[[str], bool] = lambda _: True
+    ) -> bool:
+        """Add hang time of ranks whose jobs are fully read; return whether anything changed.
+
+        Args:
+            lives: returns whether a writer lives. One that ended while no agent was there is noticed only after a second, and does
+                not hang until then.
+        """
+        standing = [
+            (rank, hung)
             for job in self.jobs.values()
             if all_read(job.name)
             for rank in job.running()
-            if rank.last_end is not None
+            if rank.last_end is not None and (hung := account.hung_until(job, rank, now, self._hang_seconds)) > rank.hung
         ]
-        return any(grown)
+        hanging = [(rank, hung) for rank, hung in standing if lives(rank.writer)]
+        for rank, hung in hanging:
+            account.hangs(rank, hung)
+        return bool(hanging)
+
+    def only(self, writers: set[str], now: float) -> None:
+        """End what writes no longer: whose files went while the agent was away, shipped by `tachoscope run`, is over. How it ended
+        is not known, so its end is not counted.
+        """
+        self.services.only(writers, now)
+        for job in self.jobs.values():
+            gone = [rank for rank in job.running() if rank.writer not in writers]
+            if not gone:
+                continue
+            job.ending.open = False
+            if job.launcher not in writers:
+                job.launcher, job.released = "", now
+            for rank in gone:
+                self._end(job, rank, "left", rank.last_record, now)
 
     def forget(self, now: float, retention_seconds: float) -> None:
         self.services.drop_ended(now, retention_seconds)

@@ -24,6 +24,7 @@ def next_process(job: Job, rank: Rank, attempt: int) -> None:
     """Begin with another process of a rank; called before the rank takes on its attempt."""
     if attempt > rank.attempt:
         rank.done_before = max(rank.done_before, rank.reached)
+    _replaced(rank, attempt)
     if job.idle_since is not None:  # nobody watched until now: that was not a time of the job
         for other in job.ranks.values():
             other.accounted = None
@@ -31,6 +32,16 @@ def next_process(job: Job, rank: Rank, attempt: int) -> None:
     if attempt > job.attempt:
         job.restarts += job.attempt >= 0
         job.attempt = attempt
+
+
+def _replaced(rank: Rank, attempt: int) -> None:
+    """Account the end of a process that nobody saw, since the next one began before: as while the agent was away."""
+    if rank.ended or rank.last_end is None or rank.accounted is None:
+        return
+    rank.accounted += rank.hung  # that is in its seconds already
+    if attempt > rank.attempt:
+        rank.seconds["lost_work"] += max(rank.last_record - rank.accounted, 0.0)
+        rank.accounted = max(rank.last_record, rank.accounted)
 
 
 def restored(job: Job, rank: Rank, record: records.CheckpointRestored, at: float) -> bool:
@@ -91,18 +102,19 @@ def _is_new(job: Job, rank: Rank, step: records.StepDone, at: float) -> bool:
     return True
 
 
-def stands_still(job: Job, rank: Rank, now: float, least_hang_seconds: float) -> bool:
-    """Count how long a rank has hung since its last step; say whether it grew."""
+def hung_until(job: Job, rank: Rank, now: float, least_hang_seconds: float) -> float:
+    """Return how long a rank that did a step has hung since then."""
     assert rank.last_end is not None
     without_step = now - max(rank.last_end, job.excused_at)
     if without_step <= least_hang_seconds:  # the usual case, cheaply
-        return False
-    hung = hang_time.hung_seconds(without_step, [wall for wall, _ in rank.recent], least_hang_seconds)
-    if hung <= rank.hung:
-        return False
-    rank.seconds["hung"] += hung - rank.hung
-    rank.hung = hung
-    return True
+        return 0.0
+    return hang_time.hung_seconds(without_step, [wall for wall, _ in rank.recent], least_hang_seconds)
+
+
+def hangs(rank: Rank, seconds: float) -> None:
+    """Count that a rank has hung for so long since its last step."""
+    rank.seconds["hung"] += seconds - rank.hung
+    rank.hung = seconds
 
 
 def account_end(job: Job, rank: Rank, at: float, *, failed: bool) -> None:

@@ -30,7 +30,7 @@ _DIRECTORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _MAX_ATTEMPT = 1 << 20
 _MAX_UNIX_SECONDS = 1 << 32
 _MOST_NEW = 10_000
-"""Directories of a user that are not followed and are looked at: anybody can make a million."""
+"""Directories of a user, and segments of a directory, that are not followed and are looked at: anybody can make a million."""
 _DIRECTORIES_AT_ONCE = 4
 """So many directories may be read at their full rate at a time; more share that."""
 
@@ -194,18 +194,30 @@ class Follower:
         modified = os.fstat(directory.descriptor).st_mtime_ns
         if modified == directory.modified_ns and len(directory.segments) < self.limits.segments:
             return
+        for entry in self._new_segments(directory):
+            if len(directory.segments) >= self.limits.segments or not self._may_open(entry):
+                self._rejected["segments"] += 1
+                return  # looked at again as soon as one is done
+            self._open(directory, entry, now)
+        # A file that appears within the grain of the clock would not show in the time: look again.
+        recent = time.time_ns() - modified < 2_000_000_000
+        directory.modified_ns = -1 if recent else modified
+
+    def _new_segments(self, directory: Directory) -> list[os.DirEntry[str]]:
+        """Return segments that are not followed, in the order in which they were last written to: of the processes of a rank that
+        followed each other while no agent was there, the last words of one come before the first of the next.
+        """
+        found = []
         with os.scandir(directory.descriptor) as entries:
             for entry in entries:
                 directory.of_pod = directory.of_pod or entry.name == spool.POD_MARK
                 if entry.name in directory.segments or not entry.name.endswith(spool.SEGMENT_SUFFIX):
                     continue
-                if len(directory.segments) >= self.limits.segments or not self._may_open(entry):
-                    self._rejected["segments"] += 1
-                    return  # looked at again as soon as one is done
-                self._open(directory, entry, now)
-        # A file that appears within the grain of the clock would not show in the time: look again.
-        recent = time.time_ns() - modified < 2_000_000_000
-        directory.modified_ns = -1 if recent else modified
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry))
+                if len(found) >= _MOST_NEW:
+                    break
+        return [entry for _, entry in sorted(found, key=lambda one: one[0])]
 
     def _open(self, directory: Directory, entry: os.DirEntry[str], now: float) -> None:
         if not entry.is_file(follow_symlinks=False):
@@ -282,6 +294,10 @@ class Follower:
         self._rejected["oversized"] += segment.oversized - oversized
         if segment.read > segment.shipped and segment.unshipped_since is None:
             segment.unshipped_since = now
+
+    def writer_lives(self, writer: str) -> bool:
+        """Return whether a process that writes, or wrote, one of the segments is alive."""
+        return any(segment.writer == writer and not segment.finished and segment.writer_lives() for segment in self.segments())
 
     def _finish_if_done(self, directory: Directory, segment: Segment) -> None:
         """Finish a segment to which nothing will be appended: its process is gone, or writes to a later one."""
