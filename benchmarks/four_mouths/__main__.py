@@ -32,7 +32,7 @@ from benchmarks.four_mouths import asking
 from benchmarks.four_mouths.asking import Said
 from benchmarks.four_mouths.playing import Played, Player, recorded
 
-from processes import AgentProcess, free_port, prometheus, s3_environment, s3_server, wait_for
+from processes import AgentProcess, free_port, prometheus, s3_environment, s3_server
 from tachoscope_core.metrics.training import TRAINING_STATES
 
 MOUTHS = ("terminal", "agent", "Prometheus", "API")
@@ -45,10 +45,11 @@ _SHIP_SECONDS = 400.0
 
 @dataclass(slots=True)
 class Answers:
-    """Of one job: what each mouth said, and who saw it hang, at which ranks."""
+    """Of one job: what each mouth said, and who saw it hang, at which ranks. source: whose ledger the terminal had."""
 
     said: dict[str, Said] = field(default_factory=dict)
     hung: dict[str, str] = field(default_factory=dict)
+    source: str = ""
 
     def difference(self) -> tuple[float, str]:
         """Return by how many seconds mouths differ at most, and in which state."""
@@ -157,18 +158,23 @@ def _asked(runs: list[Played], agent: AgentProcess, watch: Watching, api: int, s
         counted, told = hangs.get(job, (False, False))
         one.hung |= {"agent": _word(counted), "Prometheus": _word(told)}
         one.hung["API"] = f"ranks {sorted(watch.hangs[job])}" if job in watch.hangs else "no"
-    for run in runs:
-        said, report = wait_for(lambda run=run: _whole(store, run), _SHIP_SECONDS)
-        found[run.job].said["terminal"] = said
-        hung = [one["ranks"] for one in report["findings"] if one["class"] == "hang"]
-        found[run.job].hung["terminal"] = f"ranks {hung[0]}" if hung else "no"
+    until, left = time.monotonic() + _SHIP_SECONDS, list(runs)
+    while left:
+        last = time.monotonic() > until
+        left = [run for run in left if not _told_all(found[run.job], store, run) and not last]
+        time.sleep(1.0)
     return found
 
 
-def _whole(store: str, run: Played) -> object:
-    """Return what the terminal says, once all records are in the store."""
-    said, report = asking.terminal(store, run.job)
-    return (said, report) if sum(one["records"] for one in report.get("sources", [])) == len(run.rows) else None
+def _told_all(found: Answers, store: str, run: Played) -> bool:
+    """Take what the terminal says; return whether all records, and the rows of the agent, are in the store."""
+    found.said["terminal"], report = asking.terminal(store, run.job)
+    hung = [one["ranks"] for one in report.get("findings", []) if one["class"] == "hang"]
+    found.hung["terminal"] = f"ranks {hung[0]}" if hung else "no"
+    count = sum(one["records"] for one in report.get("sources", []))
+    found.source = report["life"]["ledger"] if "life" in report else report.get("error", "")
+    found.source += f", {count} of {len(run.rows)} records" if count != len(run.rows) else ""
+    return found.source == "agents"
 
 
 def _word(hung: bool) -> str:
@@ -177,7 +183,8 @@ def _word(hung: bool) -> str:
 
 def table(found: dict[str, Answers], runs: list[Played], tolerance: float) -> tuple[str, int]:
     """Return a table of all jobs in Markdown, and how many of them not all mouths agree on."""
-    lines = ["| job | state that differs most | " + " | ".join(MOUTHS) + " | ETTR: largest difference | hangs |", "|---" * 8 + "|"]
+    heads = ("job", "state that differs most", *MOUTHS, "ETTR: largest difference", "hangs", "the terminal's ledger")
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     differ = 0
     for run in runs:
         one = found[run.job]
@@ -185,7 +192,9 @@ def table(found: dict[str, Answers], runs: list[Played], tolerance: float) -> tu
         differ += difference > tolerance * max(run.seconds, 1.0) or one.ettr_difference() > tolerance
         values = " | ".join(f"{one.said[mouth].seconds.get(state, math.nan):.6f}" for mouth in MOUTHS)
         hung = ", ".join(f"{mouth} {one.hung[mouth]}" for mouth in MOUTHS)
-        lines.append(f"| {run.job} | {state}: {difference:.6f} s | {values} | {one.ettr_difference():.7f} | {hung} |")
+        lines.append(
+            f"| {run.job} | {state}: {difference:.6f} s | {values} | {one.ettr_difference():.7f} | {hung} | {one.source} |"
+        )
     return "\n".join(lines), differ
 
 

@@ -26,6 +26,7 @@ from tachoscope_analyzers.life import checkpoint_costs as saves
 from tachoscope_analyzers.life import findings as verdicts
 from tachoscope_analyzers.life import losses, recoveries, suspects
 from tachoscope_analyzers.life import phases as course
+from tachoscope_analyzers.life.counted_time import LifeTime, life_time
 from tachoscope_analyzers.life.ledger import RunBooks, States, Waterfall, books_of, total
 from tachoscope_analyzers.life.quality import notes
 from tachoscope_analyzers.records.life_records import LifeRecords, Progress, of_job
@@ -53,10 +54,15 @@ class LifeParts:
     books: list[RunBooks]
     new_seconds: Distribution
     held: JobAllocations
-    total: Waterfall
+    time: LifeTime
     normal: HangThreshold
     recoveries: list[Recovery]
     costs: CheckpointCosts | None
+
+    @property
+    def total(self) -> Waterfall:
+        """Its time by state."""
+        return self.time.total
 
 
 def analyze_life(
@@ -115,7 +121,12 @@ def analyze_life(
         goodput=states.get("compute", 0.0) / allocated if allocated > 0 and outside_torch.goodput_measured(records.steps) else None,
         findings=_findings(story, new_steps, advice),
         not_measured=_not_measured(story),
-        quality=[*odd_jobs.notes(job), *unread(job), *notes(job, story.runs, story.held, story.total, story.clock)],
+        quality=[
+            *odd_jobs.notes(job),
+            *unread(job),
+            *notes(job, story.runs, story.held, story.total, story.clock),
+            *story.time.notes(),
+        ],
         lineage=lineage(job),
         review=review(job, faults),
         life=_life(story, prices, queued, new_steps, advice),
@@ -125,6 +136,7 @@ def analyze_life(
 def _life(story: LifeParts, prices: Sequence[Price], queued: float | None, new_steps: int, advice: list[Advice]) -> Life:
     return Life(
         denominator=story.held.denominator,
+        ledger=story.time.ledger,
         allocated_seconds=story.total.allocated_seconds,
         queued_seconds=queued,
         excluded_seconds=story.total.excluded_seconds,
@@ -168,6 +180,9 @@ def _story(
     by_process: dict[str, States] = {}
     for book in books:
         by_process |= book.by_process
+    of_records = total(held.grants, by_process, net)
+    # Of a queue and of maintenance agents know nothing.
+    counted = [] if allocations or maintenance else job.counted
     return LifeParts(
         job=job,
         clock=clock,
@@ -176,7 +191,7 @@ def _story(
         books=books,
         new_seconds=new_seconds,
         held=held,
-        total=total(held.grants, by_process, net),
+        time=life_time(counted, of_records, attempts, endings, clock),
         normal=normal,
         recoveries=recoveries.recoveries(books, endings, clock),
         costs=saves.costs(job, attempts, clock),
@@ -206,9 +221,9 @@ def _attempts(story: LifeParts) -> list[Attempt]:
 def _findings(story: LifeParts, new_steps: int, advice: Sequence[Advice]) -> list[Finding]:
     base = verdicts.Base(story.total.allocated_seconds, _ranks(story), new_steps)
     found = [
-        losses.lost_work(story.books, story.endings, story.recoveries, story.total),
+        story.time.as_counted(losses.lost_work(story.books, story.endings, story.recoveries, story.total), "lost_work"),
         losses.checkpoint_stall(story.costs, story.total, advice),
-        losses.hang(story.books, story.endings, story.clock),
+        story.time.as_counted(losses.hang(story.books, story.endings, story.clock), "hung"),
     ]
     return verdicts.findings(found, base)
 

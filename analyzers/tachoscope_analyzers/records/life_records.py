@@ -28,6 +28,7 @@ from tachoscope_analyzers.records.load import (
     from_store,
     released_shards,
     source_of,
+    with_counters,
 )
 from tachoscope_analyzers.records.step_table import StepTable, StepTableBuilder
 from tachoscope_core.records import records
@@ -235,7 +236,7 @@ class _Reading:
             released=released_shards(self._store, self._job) if found.quarantined else {},
             gpus=gpu_samples.of_job(self._store, found.starts, edges, hosts),
         )
-        return LifeRecords(job, self._steps, self._heartbeats)
+        return LifeRecords(with_counters(self._store, job, hosts.values()), self._steps, self._heartbeats)
 
     def _add_object(self, path: str) -> None:
         for content in self._readable(self._store.read_lines(one) for one in [path]):

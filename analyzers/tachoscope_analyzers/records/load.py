@@ -23,8 +23,9 @@ from tachoscope_core.jobs.shared_ranks import SharedRank, claims, shared_ranks
 from tachoscope_core.records import records
 from tachoscope_core.redaction import redact
 from tachoscope_core.report.report import JudgedInterval, QualityNote, Source
-from tachoscope_core.storage import shard_quarantine, spool
+from tachoscope_core.storage import job_counters, shard_quarantine, spool
 from tachoscope_core.storage.compacted import compacted_sets, segments_left
+from tachoscope_core.storage.job_counters import NodeCounters
 from tachoscope_core.storage.recent_segments import RecentSegments
 from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store, StoredSegment
 
@@ -42,6 +43,7 @@ class JobRecords:
     `broken`: objects that could not be read, with the reason.
     `left_out`: the part of a long job that was not read; `earlier`: intervals of it, as they were judged at compaction.
     `shared`: ranks that several processes claimed at the same time; in the records each has one of its own.
+    `counted`: what the agents of its nodes counted of its whole life; empty for a part of a job.
     """
 
     job: str
@@ -76,6 +78,7 @@ class JobRecords:
     left_out: QualityNote | None = None
     earlier: list[JudgedInterval] = field(default_factory=list)
     shared: list[SharedRank] = field(default_factory=list)
+    counted: list[NodeCounters] = field(default_factory=list)
 
     def beats_of(self, writers: Sequence[str]) -> list[list[records.Heartbeat]]:
         """Return the heartbeats of each of some processes, in their order."""
@@ -134,11 +137,25 @@ def _from_store(
         return replace(found, partial=len(segments) < every or bool(sets))
     hosts = {segment.writer: segment.host for segment in (*firsts, *segments)}
     hosts |= {writer.writer: writer.host for one in sets for writer in one.holds.writers}
+    if start is None and end is None:
+        found = with_counters(store, found, hosts.values())
     return replace(
         found,
         released=released_shards(store, job) if found.quarantined else {},
         gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts),
     )
+
+
+def with_counters(store: Store, found: JobRecords, nodes: Iterable[str]) -> JobRecords:
+    """Return all records of a job with what the agents of its nodes counted; one that cannot be read is told as a broken object.
+
+    Raises:
+        TachoscopeError: the store cannot be read.
+    """
+    try:
+        return replace(found, counted=job_counters.of_job(store, found.job, set(nodes)))
+    except BrokenObjectError as error:
+        return replace(found, broken=[*found.broken, str(error)])
 
 
 def starts_of(store: Store, job: str) -> list[records.JobStarted]:

@@ -16,6 +16,7 @@ _WHO = {
     "agent": "says the node agent",
     "records": "by the ranks' own records",
 }
+_LEDGER = {"agents": "as the node agents counted them", "records": "from the records"}
 _HOURS_FROM_SECONDS = 36_000.0
 """Rank time from which on hours are easier to read than seconds."""
 _LOOK_SECONDS = 0.3
@@ -49,7 +50,7 @@ def allocated(life: Life) -> str:
         words += f"; queued {duration(life.queued_seconds)} of rank time before"
     if life.excluded_seconds:
         words += f"; {duration(life.excluded_seconds)} of planned maintenance left out"
-    return words
+    return f"{words}; seconds by state {_LEDGER[life.ledger]}"
 
 
 def cost(cost_: Cost) -> str:

@@ -169,12 +169,15 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         denominator: who says how long the ranks were allocated: `slurm`, `kubernetes`, `launcher`, `agent`, or `records` where
             nobody does, and what was before the first record and after the last is not known.
+        ledger: whose seconds by state the waterfall has: those that the node agents counted while the job ran, as their metrics and
+            the watch have them; or, where agents did not count all of its ranks and time, those that follow from its `records`.
         allocated_seconds: rank-seconds without the queue; goodput is productive time over these.
         queued_seconds: rank-seconds of waiting for the allocation; None: not measured. excluded_seconds: of planned maintenance,
             in no state. new_steps: steps done for the first time.
     """
 
     denominator: Literal["slurm", "kubernetes", "launcher", "agent", "records"]
+    ledger: Literal["agents", "records"] = "records"
     allocated_seconds: float
     queued_seconds: float | None = None
     excluded_seconds: float = 0.0
