@@ -20,16 +20,26 @@ RANKS = 4
 HANG_SECONDS = "8"
 
 
-def planted(folder: Path, name: str, phases: Phases = even, *, stands: bool = False) -> Played:
-    """Return a job of a minute on one host, which ends in order, or stands still, its rank 1 elsewhere than the others."""
+def pausing(step: int, rank: int) -> dict[str, float]:
+    return even(step, rank) | {"other": 0.3}
+
+
+def planted(folder: Path, name: str, phases: Phases = even, *, stands: bool = False, seen_late: bool = False) -> Played:
+    """Return a job of a minute on one host, which ends in order, or stands still, its rank 1 elsewhere than the others.
+
+    Args:
+        seen_late: only the last heartbeat says that the ranks pause outside of all phases: no counter can go back for that.
+    """
     job = PlantedJob(folder, name, ranks=RANKS)
     job.start(job.now - 60)
     end = job.steps(job.now - 60, job.now - (20 if stands else 1), phases)
     for rank in range(RANKS):
         if stands:
             job.beats(end + 2, job.now, "forward" if rank == 1 else "backward", (rank,))
-        else:
-            job.write(records.JobEnded, rank, end, status="completed")
+            continue
+        if seen_late:
+            job.write(records.Heartbeat, rank, end, step=job.step, activity={"other": {"other sleep": 50}})
+        job.write(records.JobEnded, rank, end, status="completed")
     rows = [msgspec.structs.replace(records.decode(line), host="node-1") for lines in job.lines for line in lines]
     return Played(name, tuple(sorted(rows, key=lambda row: row.time)))
 
@@ -69,7 +79,11 @@ def test_seconds_by_state_ettr_and_the_rank_at_which_a_job_hangs_are_the_same_wh
 ) -> None:
     monkeypatch.setenv("TACHOSCOPE_HANG_SECONDS", HANG_SECONDS)
     store, port = str(tmp_path / "store"), free_port()
-    ended = [planted(tmp_path / "planted", "slow", slow_input(1)), planted(tmp_path / "planted", "calm")]
+    ended = [
+        planted(tmp_path / "planted", "slow", slow_input(1)),
+        planted(tmp_path / "planted", "calm"),
+        planted(tmp_path / "planted", "pausing", pausing, seen_late=True),
+    ]
     # A page that shows a job's first time would show it as 0 for a minute: Prometheus begins when the jobs are known.
     with (
         agent_process(tmp_path, port=port, sample_seconds=0) as agent,
@@ -96,7 +110,8 @@ def test_seconds_by_state_ettr_and_the_rank_at_which_a_job_hangs_are_the_same_wh
             wait_for(lambda: {job.job for job in ended} <= set(asking.prometheus(api)))
             page, stored = asking.agent(agent.get("/metrics")), asking.prometheus(api)
             for job in ended:
-                terminal = asking.terminal(store, job.job)[0]
+                terminal, report = asking.terminal(store, job.job)
+                assert report["life"]["ledger"] == "agents"
                 assert terminal.seconds["compute"] > 100
                 for said in (page[job.job], stored[job.job], asking.watch(url, job.job)[0]):
                     assert {"ettr": said.ettr, **said.seconds} == as_pytest_compares(terminal)

@@ -2,12 +2,13 @@
 
 An agent counts each second once, when it is over: what later records tell of it, a counter cannot take back. The records tell more,
 but only who has all of them can use it. So that a terminal says what the metrics say, the agents' ledger is taken wherever it
-covers the life, and the records tell what no agent knows: attempts, recoveries, checkpoints, and who was to blame.
+covers the life, and the records tell what no agent knows: attempts, recoveries, checkpoints, who was to blame, and in a job of
+several nodes what part of a step was waiting for ranks on the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,22 +23,17 @@ from tachoscope_core.storage.job_counters import NodeCounters
 _EDGE_SECONDS = 1.0
 """Of a rank: who watches a process sees its end a little late, and each in its own moment."""
 _MOST_NAMED = 4
+_SPLIT_BY_ALL_RANKS = ("compute", "communication", "straggler_wait")
+"""States whose sum a node knows, but with ranks on other nodes not which is which; of ETTR all are."""
 
 
 @dataclass(frozen=True, slots=True)
 class LifeTime:
-    """The time of a life by state, whose it is, and why agents counted some of it but not all; empty: they did, or none."""
+    """The time of a life by state, whose it is, and what is to be known of that."""
 
     total: Waterfall
     ledger: Literal["agents", "records"]
-    lacking: str = ""
-
-    def notes(self) -> list[QualityNote]:
-        """Return what bounds the conclusions."""
-        if not self.lacking:
-            return []
-        means = "seconds by state are from the records; the metrics of the agents are of their part only"
-        return [QualityNote(what=self.lacking, severity="note", means=means)]
+    notes: Sequence[QualityNote] = ()
 
     def as_counted(self, loss: Loss, state: str) -> Loss:
         """Return a loss with the seconds that the ledger has of its state, if it has any: the records tell the occurrences."""
@@ -59,7 +55,7 @@ def life_time(
         return LifeTime(of_records, "records")
     without = {process.rank for run in runs for process in run.processes} - {rank for one in counted for rank in one.ranks}
     if without:
-        return LifeTime(of_records, "records", f"no agent counted the time of {_named(without)}")
+        return LifeTime(of_records, "records", [_partial(f"no agent counted the time of {_named(without)}")])
     states: dict[str, float] = {}
     for one in counted:
         for state, seconds in one.state_seconds.items():
@@ -70,8 +66,31 @@ def life_time(
         apart = abs(max(one.time for one in counted) - clock.unix(max(run.end for run in runs)))
     allocated = of_records.allocated_seconds
     if abs(seconds - allocated) > LEDGER_TOLERANCE * allocated + (_EDGE_SECONDS + apart) * units:
-        return LifeTime(of_records, "records", f"agents counted {seconds:.0f} of {allocated:.0f} rank-seconds")
-    return LifeTime(replace(of_records, states=states, allocated_seconds=seconds), "agents")
+        return LifeTime(of_records, "records", [_partial(f"agents counted {seconds:.0f} of {allocated:.0f} rank-seconds")])
+    total = replace(of_records, states=states, allocated_seconds=seconds)
+    if all(any({process.rank for process in run.processes} <= one.ranks for one in counted) for run in runs):
+        return LifeTime(total, "agents")
+    return LifeTime(replace(total, states=_split(states, of_records.states)), "agents", [_SPLIT])
+
+
+_SPLIT = QualityNote(
+    what="compute, communication and straggler_wait are split by the records, since the ranks are on several nodes",
+    severity="note",
+    means="an agent knows the ranks of its node only, so its metrics count these three together, as communication or compute",
+)
+
+
+def _split(states: Mapping[str, float], of_records: Mapping[str, float]) -> dict[str, float]:
+    """Return the agents' seconds with those that a node cannot tell apart in the proportions that the records tell."""
+    together, told = (sum(one.get(state, 0.0) for state in _SPLIT_BY_ALL_RANKS) for one in (states, of_records))
+    if told <= 0:
+        return dict(states)
+    return {**states, **{state: together * of_records.get(state, 0.0) / told for state in _SPLIT_BY_ALL_RANKS}}
+
+
+def _partial(what: str) -> QualityNote:
+    means = "seconds by state are from the records; the metrics of the agents are of their part only"
+    return QualityNote(what=what, severity="note", means=means)
 
 
 def _named(ranks: Collection[int]) -> str:

@@ -125,7 +125,7 @@ def analyze_life(
             *odd_jobs.notes(job),
             *unread(job),
             *notes(job, story.runs, story.held, story.total, story.clock),
-            *story.time.notes(),
+            *story.time.notes,
         ],
         lineage=lineage(job),
         review=review(job, faults),
