@@ -6,7 +6,7 @@ Each is written by hand in `alerts/events/<group>.yaml`, with the series in whic
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -97,16 +97,26 @@ def load(path: Path) -> list[EventAlert]:
 
 
 def groups(events: Sequence[EventAlert], policy: Policy, timing: Timing) -> list[Group]:
-    """Return the rule groups of alerts, one for each group of theirs."""
-    names = dict.fromkeys(event.group for event in events)
+    """Return the rule groups of alerts: two for each group of theirs, where tickets are evaluated less often than pages."""
     return [
-        {
-            "name": f"events-{name}",
-            "interval": duration(timing.interval),
-            "rules": [_rule(event, policy, timing) for event in events if event.group == name],
-        }
-        for name in names
+        {"name": name, "interval": duration(interval), "rules": [_rule(event, policy, timing) for event in of_group]}
+        for group in dict.fromkeys(event.group for event in events)
+        for name, interval, of_group in _parts(group, events, timing)
     ]
+
+
+def group_names(events: Sequence[EventAlert]) -> list[str]:
+    """Return the names of the rule groups of alerts."""
+    names = dict.fromkeys(event.group for event in events)
+    return [name for group in names for name, _, _ in _parts(group, events, Timing())]
+
+
+def _parts(group: str, events: Sequence[EventAlert], timing: Timing) -> Iterator[tuple[str, float, list[EventAlert]]]:
+    """Yield the name, seconds between evaluations and alerts of the rule groups of a group of alerts."""
+    tickets = [event for event in events if event.group == group and event.severity == "ticket"]
+    others = [event for event in events if event.group == group and event.severity != "ticket"]
+    parts = ((f"events-{group}", timing.interval, others), (f"events-{group}-tickets", timing.ticket_interval, tickets))
+    yield from (part for part in parts if part[2])
 
 
 def labels_of(event: EventAlert) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tachoscope_alerts.compile.annotations import annotations_of, filled_in
-from tachoscope_alerts.compile.event_alerts import EventAlert, tests_of
+from tachoscope_alerts.compile.event_alerts import EventAlert, group_names, tests_of
 from tachoscope_alerts.compile.event_alerts import labels_of as labels_of_event
 from tachoscope_alerts.compile.planted_series import PlantedSeries, PlantedStretch, labels_of, of_events, of_slices
 from tachoscope_alerts.compile.recordings import GROUP as RECORDINGS
@@ -61,8 +61,7 @@ def of_event_alerts(
             else:
                 block["alert_rule_test"] = [_expected(event.alert, test["at"], [])]
             blocks.append(block)
-    names = [f"events-{name}" for name in dict.fromkeys(event.group for event in events)]
-    files = [rules_file]
+    names, files = group_names(events), [rules_file]
     if needed([event.expr for event in events], recordings):
         names, files = [RECORDINGS, *names], [recordings_file, *files]
     # Half as often as they will be: faults last for minutes, and there are many tests.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_alerts import promql
-from tachoscope_alerts.compile.rules import Group
+from tachoscope_alerts.compile.rules import Group, Rule
 from tachoscope_alerts.promql import Aggregation, Binary, Constant, Expression, Series
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, scaled_expression
 from tachoscope_core import located_yaml
@@ -22,12 +22,18 @@ from tachoscope_core.located_yaml import Value
 
 GROUP = "recordings"
 """Name of the rule group, and of its files."""
+BOARDS_GROUP = f"{GROUP}-boards"
+"""Of what only boards read, which is evaluated less often."""
 _NAME = re.compile(r"(?!slo:)[a-z][a-z0-9_]*:[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One rule: what it records of which expression. labels: those that its series have. reads: the names in the expression."""
+    """One rule: what it records of which expression.
+
+    Attributes:
+        labels: those that its series have. reads: the names in the expression. boards_only: whether no alert reads it.
+    """
 
     name: str
     expr: str
@@ -35,6 +41,7 @@ class Recording:
     reads: tuple[str, ...]
     path: str = ""
     line: int = 0
+    boards_only: bool = False
 
 
 def load(path: Path) -> list[Recording]:
@@ -62,9 +69,18 @@ def load(path: Path) -> list[Recording]:
 
 
 def groups(recordings: Sequence[Recording], timing: Timing) -> list[Group]:
-    """Return their rule group, if there are any; a window has at least the scrapes that a rate needs."""
-    rules = [{"record": one.name, "expr": scaled_expression(one.expr, timing)} for one in recordings]
-    return [{"name": GROUP, "interval": duration(timing.interval), "rules": rules}] if rules else []
+    """Return their rule groups, without empty ones; a window has at least the scrapes that a rate needs."""
+    of_boards = [one for one in recordings if one.boards_only]
+    others = [one for one in recordings if not one.boards_only]
+    return [
+        {"name": name, "interval": duration(interval), "rules": [_rule(one, timing) for one in those]}
+        for name, interval, those in ((GROUP, timing.interval, others), (BOARDS_GROUP, timing.board_interval, of_boards))
+        if those
+    ]
+
+
+def _rule(recording: Recording, timing: Timing) -> Rule:
+    return {"record": recording.name, "expr": scaled_expression(recording.expr, timing)}
 
 
 def needed(expressions: Iterable[str], recordings: Sequence[Recording]) -> list[Recording]:
@@ -97,7 +113,7 @@ def values_of(recording: Recording, known: Mapping[str, Mapping[str, tuple[str, 
 
 
 def _recording(item: Value) -> Recording:
-    parts = item.section(("record", "expr"))
+    parts = item.section(("record", "expr", "boards_only"))
     name, expr = parts.required("record", "add record: and a name"), parts.required("expr", "add expr: and PromQL")
     if not _NAME.fullmatch(name.text()):
         fix = "write level:metric:operation, such as job:tachoscope_steps:rate1m; slo: is of the objectives"
@@ -107,7 +123,8 @@ def _recording(item: Value) -> Recording:
     except TachoscopeError as error:
         raise expr.error(f"cannot be read: {error}", "correct the expression") from None
     reads = tuple(dict.fromkeys(series.metric for series, _ in promql.read(tree)))
-    return Recording(name.text(), expr.text().strip(), _labels(tree, expr), reads, item.path, item.line)
+    boards_only = "boards_only" in parts.values and parts.values["boards_only"].flag()
+    return Recording(name.text(), expr.text().strip(), _labels(tree, expr), reads, item.path, item.line, boards_only)
 
 
 def _labels(tree: Expression, place: Value) -> frozenset[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tachoscope_alerts.compile import sli_expressions
+from tachoscope_alerts.compile.recordings import Recording, needed
 from tachoscope_alerts.compile.shipped import NOTHING_SHIPPED, ShippedObjectives, is_whole, left_out
 from tachoscope_alerts.compile.sli_expressions import number
 from tachoscope_alerts.lint import rule_expressions
@@ -26,7 +27,6 @@ from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:
     from tachoscope_alerts.compile.event_alerts import EventAlert
-    from tachoscope_alerts.compile.recordings import Recording
 
 SLOW_PAGE_SECONDS = 1800.0
 """When all fails and the first page comes later than this, something faster has to page."""
@@ -74,10 +74,17 @@ def check(slos: Sequence[Slo], events: Sequence[EventAlert], around: Surrounding
     return sorted(set(found))
 
 
-def check_recordings(recordings: Sequence[Recording], known: Catalogue) -> list[Problem]:
-    """Return the problems of what is recorded for boards."""
+def check_recordings(recordings: Sequence[Recording], known: Catalogue, events: Sequence[EventAlert] = ()) -> list[Problem]:
+    """Return the problems of what is recorded for boards and alerts; `events`: the alerts that may read it."""
     faults_of = ((one, fault) for one in recordings for fault in rule_expressions.faults_of(one.expr, known))
-    return sorted({Problem(one.path, one.line, "error", f"{one.name}: {fault.what}", fault.fix) for one, fault in faults_of})
+    found = {Problem(one.path, one.line, "error", f"{one.name}: {fault.what}", fault.fix) for one, fault in faults_of}
+    read = needed([event.expr for event in events], recordings)
+    found |= {
+        Problem(one.path, one.line, "error", f"{one.name}: an alert reads it", "remove boards_only")
+        for one in read
+        if one.boards_only
+    }
+    return sorted(found)
 
 
 def check_rules(folder: Path, known: Catalogue) -> list[Problem]:

@@ -24,7 +24,7 @@ RAW_LIMIT_SECONDS = 6 * HOUR
 """Windows above this read recorded series only."""
 LEAST_LONG_SECONDS = HOUR / 4
 """No long window is shorter: its twelfth, 75 s, holds two evaluations and five scrapes."""
-LONGEST_INTERVAL_SECONDS = 120.0
+DEFAULT_INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS = 30.0, 120.0
 LONGEST_SCRAPE_SECONDS = 75.0
 """Four of these are 5 minutes, the shortest window of a period of 28 days."""
 LEAST_PAGING_BURN_RATE = 2.0
@@ -77,7 +77,7 @@ class Timing:
         interval: between evaluations. scrape: between scrapes. Neither is scaled: they say how fast the servers really are.
     """
 
-    interval: float = 30.0
+    interval: float = DEFAULT_INTERVAL_SECONDS
     scrape: float = 15.0
     scale: float = 1.0
 
@@ -114,18 +114,33 @@ class Timing:
         return intervals * self.interval + self.scrape
 
     @property
+    def board_interval(self) -> float:
+        """Return the time between evaluations of what only boards read: a minute, the window of its rates."""
+        return self._intervals(2)
+
+    @property
+    def ticket_interval(self) -> float:
+        """Return the time between evaluations of event alerts that open tickets: two minutes, since nobody is waiting for them."""
+        return self._intervals(4)
+
+    @property
     def slow_interval(self) -> float:
         """Return the time between evaluations of windows above `RAW_LIMIT_SECONDS`: at most four minutes, eight intervals.
 
         An instant query looks back five minutes. Of what is recorded every five minutes there is nothing to be seen whenever an
         evaluation ends a moment later than the one before; of four, it may be a minute late.
         """
-        return min(8, max(int(240 / self.interval + 1e-9), 1)) * self.interval
+        return self._intervals(8)
 
     @property
     def budget_interval(self) -> float:
         """Return the time between the sums that three days and a period are made of: half an hour, 60 intervals."""
-        return min(60, max(int(1800 / self.interval + 1e-9), 1)) * self.interval
+        return self._intervals(60)
+
+    def _intervals(self, most: int) -> float:
+        """Return the seconds of so many intervals; of longer ones as many as fit into the same time, but one at least."""
+        fitting = int(most * DEFAULT_INTERVAL_SECONDS / self.interval + 1e-9)
+        return min(most, max(fitting, 1)) * self.interval
 
     def scaled(self, seconds: float) -> float:
         """Return a window of a rule as it is to be used; never shorter than two evaluations."""

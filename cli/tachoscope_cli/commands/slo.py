@@ -118,7 +118,7 @@ def slo_check(
     alerts, recordings = _events(events, alone=alone), _recordings(alone=alone)
     known = catalogue_module.catalogue([*slos, *shipped.slos], catalogue or ())
     around = lint.Surroundings(known, _owners(policy), runbooks or runbook_pages.of_project(), seconds_of(retention), shipped)
-    problems = lint.check(slos, alerts, around) + lint.check_recordings(recordings, known)
+    problems = lint.check(slos, alerts, around) + lint.check_recordings(recordings, known, alerts)
     folder = generated or Path("alerts/generated")
     if generated or (folder.is_dir() and not paths):
         problems += lint.check_rules(folder, known)
@@ -304,7 +304,7 @@ def _end_on_errors(
 
     known = catalogue.catalogue(slos, catalogues)
     problems = lint.check(slos, alerts, lint.Surroundings(known, rules.owners, None, float("inf"), shipped))
-    problems += lint.check_recordings(recordings, known)
+    problems += lint.check_recordings(recordings, known, alerts)
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         for problem in errors:

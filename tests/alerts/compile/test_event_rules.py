@@ -107,7 +107,7 @@ def test_an_alert_leads_to_its_runbook_and_a_board_and_keeps_its_labels(tmp_path
     (group,) = groups([replace(event, dashboard="gpu-node") for event in written(tmp_path, gpu=GPU)], PLACES, TIMING)
     (rule,) = group["rules"]
 
-    assert group["name"] == "events-gpu"
+    assert (group["name"], group["interval"]) == ("events-gpu-tickets", "2m")
     assert rule["labels"] == {
         "severity": "ticket",
         "area": "infrastructure",
@@ -121,11 +121,19 @@ def test_an_alert_leads_to_its_runbook_and_a_board_and_keeps_its_labels(tmp_path
     assert rule["annotations"]["dashboard_url"] == f"https://boards.example.com/d/tachoscope-gpu-node?{chosen}{CHOSEN_PLACE}"
 
 
+def test_pages_are_evaluated_every_30_s_and_tickets_beside_them_less_often(tmp_path: Path) -> None:
+    (ticket,) = written(tmp_path, gpu=GPU)
+    page = replace(ticket, alert="GpuGone", severity="page")
+
+    made = [(group["name"], group["interval"], len(group["rules"])) for group in groups([ticket, page], PLACES, TIMING)]
+    assert made == [("events-gpu", "30s", 1), ("events-gpu-tickets", "2m", 1)]
+
+
 def test_in_a_drill_waits_and_windows_are_short_and_hold_enough_scrapes(tmp_path: Path) -> None:
     (group,) = groups(written(tmp_path, gpu=GPU), PLACES, DRILL)
     expression = 'rate(a{x=~"[0-9]+"}[1h]) > 0 and b[10m:5m] offset 30m and c[1m] > 600'
 
-    assert (group["interval"], group["rules"][0]["for"], group["rules"][0]["keep_firing_for"]) == ("1s", "2s", "3s")
+    assert (group["interval"], group["rules"][0]["for"], group["rules"][0]["keep_firing_for"]) == ("4s", "2s", "3s")
     assert scaled_expression(expression, TIMING) == expression
     assert scaled_expression(expression, DRILL) == 'rate(a{x=~"[0-9]+"}[36s]) > 0 and b[6s:3s] offset 18s and c[2s] > 600'
 

@@ -11,7 +11,8 @@ from test_rule_manifests import refused
 from helpers import REPOSITORY
 from promtool_running import faults, lint
 from tachoscope_alerts.build import HEADER, contents, write
-from tachoscope_alerts.compile.recordings import GROUP, Recording, groups, load, needed
+from tachoscope_alerts.compile import event_alerts
+from tachoscope_alerts.compile.recordings import BOARDS_GROUP, GROUP, Recording, groups, load, needed
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.lint.label_flow import faults as label_faults
 from tachoscope_alerts.lint.lint import check_recordings
@@ -25,6 +26,7 @@ from tachoscope_core.metrics.training import TRAINING_STATES
 
 ALERTS = REPOSITORY / "alerts"
 RECORDINGS = load(ALERTS / "recordings.yaml")
+EVENTS = event_alerts.load(ALERTS / "events")
 RULES = {f"{GROUP}.rules.yaml": {"groups": groups(RECORDINGS, Timing())}}
 
 
@@ -48,8 +50,23 @@ def found(folder: Path, series: dict[str, str], wanted: dict[str, list[tuple[str
 
 
 def test_nothing_is_wrong_with_the_shipped_recordings_and_promtool_takes_them(tmp_path: Path) -> None:
-    assert check_recordings(RECORDINGS, catalogue()) == []
+    assert check_recordings(RECORDINGS, catalogue(), EVENTS) == []
     assert lint(tmp_path, RULES) == ""
+
+
+def test_what_no_alert_reads_is_evaluated_every_minute() -> None:
+    read = {one.name for one in needed([event.expr for event in EVENTS], RECORDINGS)}
+
+    assert {one.name for one in RECORDINGS if not one.boards_only} == read
+    assert [(group["name"], group["interval"]) for group in groups(RECORDINGS, Timing())] == [(GROUP, "30s"), (BOARDS_GROUP, "1m")]
+
+
+def test_the_lint_names_a_recording_for_boards_that_an_alert_reads(tmp_path: Path) -> None:
+    path = tmp_path / "recordings.yaml"
+    path.write_text("recordings:\n- {record: 'job:tachoscope_steps:sum', boards_only: true, expr: 'sum by (cluster) (up)'}\n")
+
+    (problem,) = [one for one in check_recordings(load(path), catalogue(), EVENTS) if "alert" in one.what]
+    assert (problem.fix, problem.line) == ("remove boards_only", 2)
 
 
 def test_each_shipped_recording_keeps_the_cluster_so_that_boards_can_choose_one() -> None:
@@ -136,12 +153,10 @@ def test_held_gpus_are_added_up_and_agents_that_do_not_answer_are_down(tmp_path:
         'up{job="tachoscope", instance="n1"}': "1x30",
         'up{job="tachoscope", instance="n2"}': "0x30",
         'up{job="node", instance="n3"}': "0x30",
-        'tachoscope_agent_info{version="1", instance="n1"}': "1x30",
     }
     wanted = {
         "fleet:tachoscope_gpus_held:count": [("fleet:tachoscope_gpus_held:count", 3.0)],
         "fleet:tachoscope_agents_down:sum": [("fleet:tachoscope_agents_down:sum", 1.0)],
-        "fleet:tachoscope_agents:count": [("fleet:tachoscope_agents:count", 1.0)],
     }
 
     assert found(tmp_path, series, wanted) == {}
@@ -185,7 +200,7 @@ def test_a_build_writes_them_for_prometheus_and_for_its_operator(tmp_path: Path)
     assert all(path.read_text().startswith(HEADER) for path in (rules, manifest))
     made = yaml_text.load(manifest.read_text())
     assert made["spec"]["groups"] == yaml_text.load(rules.read_text())["groups"]
-    assert [rule["record"] for rule in made["spec"]["groups"][0]["rules"]] == [one.name for one in RECORDINGS]
+    assert {rule["record"] for group in made["spec"]["groups"] for rule in group["rules"]} == {one.name for one in RECORDINGS}
     assert refused(made) == []
 
 
