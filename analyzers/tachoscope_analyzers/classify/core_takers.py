@@ -2,6 +2,10 @@
 
 A thread waits for a core where more is to be run than there are cores. Of a job itself that is more processes, workers and compute
 threads than fit; what others run on its host, or a CPU quota that stops it, is a condition that it trains under.
+
+Ranks that compute at the same moment wait for each other even where they leave cores idle for the rest of the step. Nothing in
+the job is to be changed then: fewer ranks would do less work in a step that is hardly shorter. So that is a condition too, and no
+warning.
 """
 
 from __future__ import annotations
@@ -13,18 +17,21 @@ from tachoscope_analyzers.findings.blamed_ranks import Ranks
 from tachoscope_analyzers.records.cores import CoreUsers, takers_of
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
-from tachoscope_core.report.report import Evidence
+from tachoscope_core.report.report import Evidence, Severity
 from tachoscope_core.report.taxonomy import CORES_USED
 
 
 @dataclass(frozen=True, slots=True)
 class CoreVerdict:
-    """Who took the cores (`cause`, empty: nobody was seen taking them), and whether that is a condition of the machine."""
+    """Who took the cores (`cause`, empty: nobody was seen taking them), whether that is a condition of the machine, and the highest
+    severity that it may have.
+    """
 
     cause: str
     condition: bool
     action: str = ""
     evidence: list[Evidence] = field(default_factory=list)
+    at_most: Severity = "critical"
 
 
 def find_takers(job: JobRecords, steps: Steps, ranks: Ranks) -> CoreVerdict:
@@ -40,7 +47,7 @@ def find_takers(job: JobRecords, steps: Steps, ranks: Ranks) -> CoreVerdict:
             f"other processes use {found.others:.1f} of the {found.all} cores: find them (`pidstat -u 1`), stop or move them, or "
             "pin the ranks to cores of their own"
         )
-        return CoreVerdict("other_processes", condition=True, action=action, evidence=evidence)
+        return CoreVerdict("other_processes", condition=True, action=action, evidence=evidence, at_most="warning")
     if found.workers_per_rank and found.workers >= few:
         action = (
             f"the loader workers use {found.workers:.1f} of the {found.all} cores, and the training thread waits for one: fewer "
@@ -48,7 +55,8 @@ def find_takers(job: JobRecords, steps: Steps, ranks: Ranks) -> CoreVerdict:
             f"{found.threads_per_rank} compute threads (torch.set_num_threads)"
         )
         return CoreVerdict("loader_workers", condition=False, action=action, evidence=evidence)
-    return _too_many(found.ranks_here, found.threads_per_rank, found.all, evidence)
+    idle = found.all - (found.ranks + found.workers + found.other_ranks + found.others)
+    return _too_many(found.ranks_here, found.threads_per_rank, found.all, evidence, idle)
 
 
 def _by_configuration(steps: Steps) -> CoreVerdict:
@@ -60,11 +68,11 @@ def _by_configuration(steps: Steps) -> CoreVerdict:
     return _too_many(len(starts), max((start.cpu_threads for start in starts), default=0), cores, [])
 
 
-def _too_many(ranks: int, threads: int, cores: int, evidence: list[Evidence]) -> CoreVerdict:
-    """Return whether the ranks' compute threads exceed the cores."""
+def _too_many(ranks: int, threads: int, cores: int, evidence: list[Evidence], idle: float = 0.0) -> CoreVerdict:
+    """Return whether the ranks' compute threads exceed the cores, of which so many were idle on average (0: not known)."""
     wanted = threads * ranks
     if not wanted or not cores:
-        return CoreVerdict("", condition=True, evidence=evidence)
+        return CoreVerdict("", condition=True, evidence=evidence, at_most="warning")
     row = Evidence(
         signal="compute threads of the ranks on one host",
         value=float(wanted),
@@ -75,11 +83,17 @@ def _too_many(ranks: int, threads: int, cores: int, evidence: list[Evidence]) ->
     )
     evidence = [*evidence, row]
     if wanted <= cores:
-        return CoreVerdict("", condition=True, evidence=evidence)
+        return CoreVerdict("", condition=True, evidence=evidence, at_most="warning")
     if threads > 1:  # how many fit is said where advice in numbers is made
         return CoreVerdict("compute_threads", condition=False, evidence=evidence)
-    action = f"{ranks} ranks train on the {cores} cores of this host: start at most {cores} here, or give the host more cores"
-    return CoreVerdict("other_ranks", condition=False, action=action, evidence=evidence)
+    if idle < threshold("others_cores_ratio") * cores:
+        action = f"{ranks} ranks train on the {cores} cores of this host: start at most {cores} here, or give the host more cores"
+        return CoreVerdict("other_ranks", condition=False, action=action, evidence=evidence)
+    action = (
+        f"{ranks} ranks compute at the same moment on the {cores} cores of this host, of which {idle:.1f} are idle on average: "
+        "more cores make the step shorter, fewer ranks would do less work in it"
+    )
+    return CoreVerdict("ranks_at_once", condition=True, action=action, evidence=evidence, at_most="info")
 
 
 def _evidence(found: CoreUsers) -> list[Evidence]:

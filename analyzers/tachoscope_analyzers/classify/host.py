@@ -64,7 +64,7 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
             who,
             [*evidence, *found.evidence],
             action=found.action,
-            at_most="warning" if found.condition else "critical",
+            at_most=found.at_most,
             cause=found.cause,
             condition=found.condition,
         )

@@ -66,6 +66,15 @@ def test_and_more_ranks_than_cores(tmp_path: Path) -> None:
     assert "4 ranks train on the 2 cores" in finding.action
 
 
+def test_ranks_that_compute_at_once_and_leave_cores_idle_otherwise_are_told_without_a_warning(tmp_path: Path) -> None:
+    beats = [heard(rank, process=0.12, busy=0.75) for rank in range(4)]
+    finding = contention(tmp_path, beats, ranks=4)
+
+    assert (finding.cause, finding.condition, finding.severity) == ("ranks_at_once", True, "info")
+    assert "1.3 are idle" in finding.action or "1.2 are idle" in finding.action
+    assert "fewer ranks would do less work" in finding.action
+
+
 def test_what_nobody_was_seen_taking_is_a_condition_such_as_a_quota(tmp_path: Path) -> None:
     finding = contention(tmp_path, [heard(0, process=0.6, busy=0.7)])
 
