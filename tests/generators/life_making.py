@@ -75,6 +75,7 @@ class PlantedLife:
         saves: dict[int, str] | None = None,
         blocked: dict[int, float] | None = None,
         stopped: dict[int, float] | None = None,
+        collecting: dict[int, float] | None = None,
         left: float | None = None,
         failed: str = "",
         rendezvous: float = 0.0,
@@ -85,6 +86,7 @@ class PlantedLife:
         Args:
             restored: reference, begin and seconds of reading it. saves: after which of its steps it saves what.
             blocked: seconds of a step's backward that it waits for others. stopped: of its forward that it stood still.
+            collecting: of its garbage collection.
             left: when it ended in order, or with `failed`; None: it is just gone. heartbeats: times and phases.
         """
         writer = self.writer(attempt, rank, start)
@@ -104,10 +106,11 @@ class PlantedLife:
             self.add(records.CheckpointRestored, at + seconds, **own, **more)
         end = begin
         for number, wall in enumerate(steps, start=1):
-            waits, stands = (blocked or {}).get(number, 0.0), (stopped or {}).get(number, 0.0)
-            phases = {name: (wall - waits - stands) * share for name, share in STEP.items()}
+            waits, stands, collects = ((given or {}).get(number, 0.0) for given in (blocked, stopped, collecting))
+            phases = {name: (wall - waits - stands - collects) * share for name, share in STEP.items()}
             phases["backward"] += waits
             phases["forward"] += stands
+            phases |= {"gc": collects} if collects else {}
             end += wall
             cpu = phases | {"backward": phases["backward"] - waits}
             more = {"step": number, "wall_seconds": wall, "phase_seconds": phases, "cpu_seconds": cpu}

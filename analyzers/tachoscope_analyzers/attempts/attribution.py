@@ -30,7 +30,7 @@ class Block:
     Attributes:
         numbers: within the processes, shape (K,). present: which steps each process recorded, shape (K, R).
         wall, begins, ends: seconds of each step, and when it began and ended, shape (K, R); 0 where a rank has no record of it.
-        states: seconds by state, each of shape (K, R); they sum to `wall`.
+        states: seconds by state, each of shape (K, R); they sum to `wall`. collecting: part of them in garbage collection.
     """
 
     numbers: npt.NDArray[np.int64]
@@ -39,6 +39,7 @@ class Block:
     begins: Matrix
     ends: Matrix
     states: dict[str, Matrix]
+    collecting: Matrix
 
     @property
     def waiting(self) -> Matrix:
@@ -76,7 +77,7 @@ def _block(processes: Sequence[RankProcess], begin: int, end: int) -> Block:
         wall[steps, column], ends[steps, column] = table.column("wall_seconds"), process.clock.step_ends(process.writer, table)
         begins[steps, column] = ends[steps, column] - wall[steps, column]
     present = np.asarray(rows >= 0)
-    block = Block(numbers, present, wall, begins, ends, {state: np.zeros(shape) for state in STATES})
+    block = Block(numbers, present, wall, begins, ends, {state: np.zeros(shape) for state in STATES}, np.zeros(shape))
     complete = np.asarray(present.all(axis=1), dtype=np.bool_)
     world = max(process.world_size for process in processes)
     filling = _Filling(block, processes, tables, rows, together=world > 1)
@@ -118,6 +119,7 @@ class _Filling:
         where = np.ix_(steps, np.array(ranks))
         for cause, seconds in split.own.items():
             block.states[STATE_OF_CAUSE[cause]][where] += seconds
+        block.collecting[where] = split.own["gc"]
         block.states["communication"][where] += split.waiting
         # Phases sum to the step to the nanosecond, device times over many steps only.
         block.states[UNEXPLAINED][where] += block.wall[where] - sum(split.own.values()) - split.waiting

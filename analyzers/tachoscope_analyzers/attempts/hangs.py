@@ -14,7 +14,7 @@ from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.jobs.hang_rule import LEAST_SECONDS_IN_HINDSIGHT, limit_seconds
 
 _EXPLAINED = ("checkpoint", "evaluation", "data_wait")
-"""Where a rank may be for long without being stuck, as long as its heartbeats go on."""
+"""Where a rank may be for long without being stuck, as long as its heartbeats go on; so it may be collecting garbage."""
 _TAKEN_FIRST = ("straggler_wait", "communication", "unexplained", "host_wait", "compute", "data_wait", "host_to_device")
 _FIRST_STEPS = 2
 """Compiling, choosing kernels and connecting take place in them: a long first step is not a hang unless a watcher said so."""
@@ -123,7 +123,7 @@ def _in_step(
     present = np.flatnonzero(block.present[step]).tolist()
     spans = {column: (float(block.begins[step, column]), float(block.ends[step, column])) for column in present}
     alive = {c: is_alive(processes[c], seen[c], *spans[c]) for c in present}
-    explained = max((sum(block.states[name][step, c] for name in _EXPLAINED) for c in present if alive[c]), default=0.0)
+    explained = max((_explained(block, step, c) for c in present if alive[c]), default=0.0)
     explained = max(explained - (normal.step_seconds or 0.0), 0.0)  # what is usual of it is in the usual step
     wall = max(block.wall[step, c] for c in present)
     if wall - explained <= normal.hang_seconds:
@@ -146,6 +146,10 @@ def _in_step(
     if culprit is None:
         return excess, Hang(since, until, None, why)
     return excess, Hang(since, until, processes[culprit], why, seen[culprit].line_of_code(since, until))
+
+
+def _explained(block: Block, step: int, column: int) -> float:
+    return float(block.collecting[step, column]) + sum(float(block.states[name][step, column]) for name in _EXPLAINED)
 
 
 def _least_waiting(block: Block, step: int, present: list[int]) -> int | None:

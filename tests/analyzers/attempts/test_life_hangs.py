@@ -64,6 +64,18 @@ def test_a_slow_step_in_which_nobody_waits_is_no_hang(tmp_path: Path) -> None:
     assert report.findings == []
 
 
+def test_a_rank_that_collects_garbage_for_long_is_at_something_known_and_does_not_hang(tmp_path: Path) -> None:
+    life = PlantedLife()
+    life.launcher(0.0, 60.0)
+    steps = [1.0] * 10 + [31.0] + [1.0] * 9
+    life.process(0, steps, start=1.0, begin=2.0, blocked={11: 30.0}, left=54.0)
+    life.process(1, steps, start=1.0, begin=2.0, collecting={11: 30.0}, left=54.0)
+    report, _ = judged(life, tmp_path)
+
+    assert "hung" not in report.ledgers[0].states
+    assert "hang" not in {finding.class_ for finding in report.findings}
+
+
 def test_a_job_that_hangs_until_it_is_killed_is_called_hung_since_its_last_step(tmp_path: Path) -> None:
     life = PlantedLife()
     life.launcher(0.0, 145.0)
