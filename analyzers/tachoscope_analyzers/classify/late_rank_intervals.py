@@ -28,16 +28,24 @@ def late_ranks(steps: Steps) -> list[LateRank] | None:
         return None
     seconds = _lateness(steps)
     step = steps.wall.max(axis=1)
-    # As for a straggler of the whole run: a step counts that loses a quarter of what is worth a warning.
-    is_late = seconds >= threshold("warning_share") / 4 * float(np.median(step))
+    late = is_late(seconds, step[:, None])
     found = []
     for column, rank in enumerate(steps.ranks):
-        spans = _spans(is_late[:, column], seconds[:, column], step)
+        spans = _spans(late[:, column], seconds[:, column], step)
         if spans:
-            stretches = [_stretch(steps, seconds, is_late, column, slice(*span)) for span in spans]
+            stretches = [_stretch(steps, seconds, late, column, slice(*span)) for span in spans]
             count = sum(one.steps for one in stretches)
             found.append(LateRank(rank=rank, steps=count, share=count / len(steps.numbers), stretches=stretches))
     return sorted(found, key=lambda one: -one.steps)
+
+
+def is_late(seconds: Matrix, step: Matrix) -> Flags:
+    """Return in which steps a rank is late: in those that lose a quarter of what is worth a warning to it.
+
+    Args:
+        seconds: lost to a rank. step: of the step; shapes that fit each other.
+    """
+    return np.asarray(seconds >= threshold("warning_share") / 4 * float(np.median(step)))
 
 
 def _lateness(steps: Steps) -> Matrix:

@@ -195,6 +195,17 @@ def test_a_rank_that_is_late_in_some_steps_only_is_no_straggler(tmp_path: Path, 
     assert [finding.class_ for finding in result.findings if finding.severity != "info"] == ["compute_straggler"] * found
 
 
+def test_a_rank_that_is_late_now_and_then_and_then_in_each_step_is_a_straggler_of_those_steps(tmp_path: Path) -> None:
+    def of_step(number: int) -> list[dict[str, float]]:
+        late = 0.050 if number >= 60 else 0.0 if number % 4 else 0.060
+        return ranks(2, 1, forward=0.030 + late)
+
+    (found,) = report(tmp_path, [of_step(number) for number in range(120)]).findings
+
+    assert (found.class_, found.ranks, found.severity) == ("compute_straggler", [1], "warning")
+    assert found.seconds_per_step == pytest.approx(0.050 * 60 / 118, rel=0.05), "what it lost before is not told"
+
+
 def test_two_faults_on_two_ranks_are_both_found(tmp_path: Path) -> None:
     both = [step(data_wait=0.120), step(forward=0.120)]
     own = [both if number % 2 else ranks(2, 0, data_wait=0.120) for number in range(STEPS)]
