@@ -1,6 +1,7 @@
 """Writes docs/develop/accuracy.md with its pictures and its table of runs.
 
-python -m benchmarks.lab.accuracy RUNS       # judge the runs of the lab, and write all
+python -m benchmarks.lab.accuracy RUNS       # judge the runs of the lab, and write all; rows of other sets stay as they are
+python -m benchmarks.lab.accuracy RUNS --looked-at     # the same, of test runs that were looked at before rules were changed
 python -m benchmarks.lab.accuracy            # make page and pictures again from docs/develop/accuracy/results.csv
 python -m benchmarks.lab.accuracy --check    # exit with 1 if they are not what the table gives
 """
@@ -53,8 +54,12 @@ def score_all(runs: Sequence[Path]) -> list[Row]:
     return rows
 
 
-def about(folder: Path, runs: Sequence[Path]) -> dict[str, Any]:
-    """Return what is to be said of the runs as a whole: where they were made, and what they were judged by."""
+def about(folder: Path, runs: Sequence[Path], *, looked_at: bool = False) -> dict[str, Any]:
+    """Return what is to be said of the runs as a whole: where they were made, and what they were judged by.
+
+    Args:
+        looked_at: rules were changed after these runs had been looked at.
+    """
     frozen = folder / "frozen.json"
     told = json.loads(frozen.read_bytes())["sha256"] if frozen.exists() else {}
     machine = json.loads((runs[0] / "truth.json").read_bytes()).get("machine", {}) if runs else {}
@@ -63,6 +68,7 @@ def about(folder: Path, runs: Sequence[Path]) -> dict[str, Any]:
         "frozen_sha256": told,
         "scored_with_sha256": {name: digest(name) for name in ("thresholds.yaml", "calibration.yaml")},
         "calibration_origin": shipped_calibration().origin,
+        "looked_at": looked_at,
     }
 
 
@@ -92,6 +98,7 @@ def main() -> int:
     """Score, write or check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="?", help="a folder of the lab")
+    parser.add_argument("--looked-at", action="store_true", help="rules were changed after these test runs had been looked at")
     parser.add_argument("--check", action="store_true", help="write nothing")
     parser.add_argument("--docs", type=Path, default=REPOSITORY / "docs" / "develop")
     options = parser.parse_args()
@@ -99,8 +106,10 @@ def main() -> int:
     try:
         if options.runs is not None:
             runs = runs_in(options.runs)
-            write_rows(score_all(runs), options.docs / "accuracy" / "results.csv")
-            facts = about(options.runs, runs)
+            rows = score_all(runs)
+            kept = [row for row in load(options.docs)[0] if row.set not in {one.set for one in rows}]
+            write_rows([*kept, *rows], options.docs / "accuracy" / "results.csv")
+            facts = about(options.runs, runs, looked_at=options.looked_at)
             (options.docs / "accuracy" / "about.json").write_text(json.dumps(facts, indent=2) + "\n")
         rows, facts = load(options.docs)
     except TachoscopeError as error:

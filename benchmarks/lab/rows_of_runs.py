@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A finding of severity warning or critical.
+    """A finding; of losses that are no warning (`Row.small`), too.
 
     Attributes:
         seconds: per step. confidence: as it is told. score: what it was before calibration (see `findings.calibration`).
@@ -53,7 +53,9 @@ class Row:
     Attributes:
         severity: seconds of the fault over those of the clean step, as was aimed at; 0: clean, or a fault without such a measure.
         acceptable: classes beside the true one that are right too. steps: that were judged.
-        named: what was found, largest loss first. not_measured: the classes that the report says it could not look for.
+        named: the warnings, largest loss first. small: the losses of severity info, likewise; none in rows from
+            before they were noted.
+        not_measured: the classes that the report says it could not look for.
         steps_to_detect: steps of the fault after which the right class stays first; None: never, or not asked.
         skipped: why the run could not be made. error: why it could not be judged.
     """
@@ -70,6 +72,7 @@ class Row:
     steps: int
     clean_step_seconds: float
     named: tuple[Named, ...] = ()
+    small: tuple[Named, ...] = ()
     not_measured: tuple[str, ...] = ()
     steps_to_detect: int | None = None
     skipped: str = ""
@@ -91,6 +94,11 @@ class Row:
     def right(self) -> bool:
         """Whether the first finding is what was injected."""
         return self.predicted == self.truth
+
+    @property
+    def right_with_small(self) -> bool:
+        """Whether the first loss is what was injected; without a warning that is the first small one."""
+        return (replace(self, named=self.small) if not self.named else self).right
 
     @property
     def abstained(self) -> bool:
@@ -143,5 +151,6 @@ def _row(cells: dict[str, str]) -> Row:
         field.name: cells[field.name] if field.name in texts else json.loads(cells[field.name]) for field in fields(Row)
     }
     found["faults"] = tuple(Fault(**one) for one in found["faults"])
-    found["named"] = tuple(Named(**one) for one in found["named"])
+    for name in ("named", "small"):
+        found[name] = tuple(Named(**one) for one in found[name])
     return Row(**found | {name: tuple(found[name]) for name in ("acceptable", "not_measured")})

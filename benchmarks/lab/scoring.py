@@ -20,6 +20,7 @@ from tachoscope_analyzers.serving.report.report import analyze_traffic
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import Record
 from tachoscope_core.report.report import Finding, Report
+from tachoscope_core.report.taxonomy import HEALTHY
 from tachoscope_core.storage.store import Store
 
 SCHEMA = 1
@@ -87,7 +88,8 @@ def score(run: Path, calibration: Calibration) -> Row:
     row = replace(
         row,
         steps=told[-1].window.steps,
-        named=_named(told, plain),
+        named=_named(_warnings(told), _warnings(plain)),
+        small=_named(_small(told), _small(plain)),
         not_measured=tuple(one.class_ for one in told[-1].not_measured),
     )
     return replace(row, steps_to_detect=steps_to_detect(job, row, calibration, stand_in))
@@ -137,8 +139,14 @@ def _warnings(reports: Sequence[Report]) -> list[Finding]:
     return [finding for report in reports for finding in report.findings if finding.severity != "info"]
 
 
-def _named(told: Sequence[Report], plain: Sequence[Report]) -> tuple[Named, ...]:
-    """Return the findings with what each was before calibration, which changes neither their number nor their order."""
+def _small(reports: Sequence[Report]) -> list[Finding]:
+    """Return the losses that are told as information."""
+    every = (finding for report in reports for finding in report.findings)
+    return [finding for finding in every if finding.severity == "info" and finding.class_ not in HEALTHY]
+
+
+def _named(told: Sequence[Finding], plain: Sequence[Finding]) -> tuple[Named, ...]:
+    """Return findings with what each was before calibration, which changes neither their number nor their order."""
     return tuple(
         Named(
             slug=one.class_,
@@ -152,7 +160,7 @@ def _named(told: Sequence[Report], plain: Sequence[Report]) -> tuple[Named, ...]
             runner_up=one.runner_up.class_ if one.runner_up else "",
             margin=one.runner_up.margin if one.runner_up else 0.0,
         )
-        for one, before in zip(_warnings(told), _warnings(plain), strict=True)
+        for one, before in zip(told, plain, strict=True)
     )
 
 

@@ -154,7 +154,7 @@ def test_fail_on_gives_three_and_json_is_exactly_the_schema(tmp_path: Path) -> N
     parts = "schema job window ranks sources step_seconds ledgers goodput findings not_measured quality baseline changes"
     assert set(report) == {*parts.split(), "lineage", "review", "life", "serving", "course", "earlier", "comparison"}
     finding = "class severity seconds_per_step share share_ci ranks confidence runner_up evidence speedup_if_fixed action runbook"
-    more = "where cause every_steps condition"
+    more = "where cause every_steps condition small"
     # `advice` where there is something to set, as how often to save.
     assert set(report["findings"][0]) == {*finding.split(), *more.split(), "advice"}
 
@@ -199,3 +199,14 @@ def test_doctor_says_which_gpus_the_driver_tells_and_that_a_driver_does_not_work
     done = tachoscope("doctor", env=driver.environment())
     assert done.returncode == 1
     assert "the NVIDIA driver does not work" in " ".join(done.stdout.split())
+
+
+def test_a_small_loss_is_in_the_document_and_fails_on_nothing(tmp_path: Path) -> None:
+    slow = [{"forward": 0.1, "backward": 0.2, "checkpoint": 0.022}] * 2
+    (tmp_path / NAME).write_bytes(job([slow] * 30))
+
+    done = tachoscope("analyze", str(tmp_path), "--format", "json", "--fail-on", "warning")
+
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["findings"]
+    assert [(one["class"], one["severity"], one["small"]) for one in found][-1] == ("checkpoint_stall", "info", True)

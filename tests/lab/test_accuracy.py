@@ -63,6 +63,11 @@ def test_other_thresholds_than_the_frozen_ones_are_said() -> None:
     assert "**That they were frozen before the test runs is not recorded.**" in page(RUNS, {})
 
 
+def test_figures_of_runs_that_were_looked_at_before_rules_were_changed_are_called_those_of_development() -> None:
+    assert "these are figures of development" in page(RUNS, ABOUT | {"looked_at": True})
+    assert "these are figures of development" not in page(RUNS, ABOUT)
+
+
 def test_a_bar_that_was_not_measured_is_neither_met_nor_missed() -> None:
     assert {bar.met for bar in bars([])} == {None}
     assert "There are no test runs yet" in page([], {})

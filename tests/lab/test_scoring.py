@@ -32,6 +32,16 @@ def test_a_fault_that_is_found_has_its_class_ranks_seconds_and_confidence_in_its
     assert found.steps == STEPS - 2, "the warm-up is not judged"
 
 
+def test_a_slight_fault_is_in_its_row_as_a_small_loss_and_not_as_a_warning(tmp_path: Path) -> None:
+    slight = [[step(), step(forward=0.0385)]] * STEPS
+
+    found = scoring.score(planted_run(tmp_path / "a", slight, [SLOW | {"seconds_per_step": 0.0085}], severity=0.1), NOT_CALIBRATED)
+
+    assert (found.named, found.predicted) == ((), "nothing")
+    assert [(one.slug, one.ranks, one.severity) for one in found.small] == [("compute_straggler", [1], "info")]
+    assert found.right_with_small
+
+
 def test_a_clean_run_has_nothing(tmp_path: Path) -> None:
     found = scoring.score(planted_run(tmp_path / "a", [[step(), step()]] * STEPS, []), NOT_CALIBRATED)
 

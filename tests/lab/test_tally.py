@@ -118,3 +118,18 @@ def test_only_faults_that_were_found_have_steps_until_they_were() -> None:
     rows = [replace(row("input_fetch", "input_fetch"), steps_to_detect=steps) for steps in (20, 6, None)]
 
     assert tally.detected_after(rows) == [6, 20]
+
+
+def test_a_slight_fault_counts_as_found_by_a_small_loss_but_a_small_loss_is_no_false_alarm() -> None:
+    small = (named("input_fetch", severity="info", share=0.07),)
+    runs = [
+        row("input_fetch", severity=0.1, small=small),
+        row("input_fetch", "input_workers", severity=0.1, small=small),
+        row("input_fetch", severity=0.1),
+        row(small=small),
+        row(),
+    ]
+
+    assert tally.slight_found(runs) == Share(1, 3), "the first is right: a warning comes before small losses"
+    assert tally.with_small_losses(runs) == Share(1, 2)
+    assert tally.false_alarms(runs) == Share(0, 2)

@@ -108,3 +108,29 @@ def test_a_cause_has_a_sentence_of_its_own() -> None:
 
     assert CORES_USED.keys() <= shared.causes.keys()
     assert len({shared.sentence_of(cause) for cause in ("", *shared.causes)}) == 1 + len(shared.causes)
+
+
+SMALL = finding("checkpoint_stall", severity="info", share=0.07, share_ci=(0.06, 0.08), small=True)
+
+
+def test_small_losses_are_listed_below_and_leave_the_verdict_as_it_is() -> None:
+    nothing, healthy = report(SMALL), report(finding("compute_bound", severity="info", share=0.92), SMALL)
+
+    assert first_lines(nothing).verdict == "Nothing to fix: no bottleneck above 10 %. Small losses are listed below."
+    assert first_lines(healthy).verdict == "Nothing to fix: 92 % of each step is computing. Small losses are listed below."
+    worse = first_lines(report(finding("input_workers"), SMALL))
+    assert worse == first_lines(report(finding("input_workers")))
+
+
+def test_small_losses_stand_below_all_other_findings_on_a_terminal_and_on_the_page() -> None:
+    shown = report(finding("input_workers"), SMALL)
+    console = Console(file=io.StringIO(), width=120)
+    render_text.render(shown, console)
+    assert isinstance(console.file, io.StringIO)
+
+    for text in (console.file.getvalue(), render_html.render(shown)):
+        before, heading, below = text.partition("Small losses")
+        assert heading
+        assert "input_workers" in before
+        assert "checkpoint_stall" not in before
+        assert "checkpoint_stall" in below

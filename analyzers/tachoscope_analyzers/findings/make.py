@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.calibration import MOST, NOT_CALIBRATED, Calibration
 from tachoscope_analyzers.stats import spikes
 from tachoscope_analyzers.stats.arrays import Matrix
+from tachoscope_analyzers.stats.change_points import change_points
 from tachoscope_core.report.report import SEVERITY_ORDER, AdvisedSettings, Evidence, Finding, RunnerUp, Severity, StepSeconds
 from tachoscope_core.report.taxonomy import BY_SLUG
 
@@ -54,14 +56,22 @@ class Candidate:
     condition: bool = False
 
 
+def is_small(share: float) -> bool:
+    """Return whether a loss of that share of the step is too small for a warning."""
+    return share < threshold("warning_share")
+
+
 def severity(share: float, lowest: float, steps: int) -> Severity | None:
-    """Return how bad a loss is, `info` with too few steps to tell; None below the warning threshold.
+    """Return how bad a loss is; None if it is too small to be told.
+
+    `info` is a small loss, and a large one of which too little is known: one whose interval, or whose number of steps, leaves open
+    whether it is worth a warning.
 
     Args:
         share: of the loss. lowest: the lower end of its interval, which has to reach a threshold for that severity.
     """
-    if share < threshold("warning_share"):
-        return None
+    if is_small(share):
+        return "info" if lowest >= threshold("small_share") and steps >= threshold("warning_steps") else None
     if lowest < threshold("warning_share") or steps < threshold("warning_steps"):
         return "info"
     if lowest >= threshold("critical_share") and steps >= threshold("critical_steps"):
@@ -69,23 +79,36 @@ def severity(share: float, lowest: float, steps: int) -> Severity | None:
     return "warning"
 
 
-def resampled_shares(seconds: Matrix, step: Matrix) -> npt.NDArray[np.float64]:
+def resampled_shares(seconds: Matrix, step: Matrix, changes: Sequence[int] = ()) -> npt.NDArray[np.float64]:
     """Return the share of the loss in block-bootstrap resamples of the steps, shape (RESAMPLES,).
 
     Blocks keep neighbours together: at least 10 steps, a tenth of the run, but never more than a quarter of it. Of a loss that
-    comes every so many steps they are whole periods: how often it comes is known, only how long it takes varies. The seed is
-    fixed: same data, same report.
+    comes every so many steps they are whole periods: how often it comes is known, only how long it takes varies. Likewise before
+    and after a change: since when a loss is there is known. The seed is fixed: same data, same report.
+
+    Args:
+        changes: steps from which on the loss has another level.
     """
-    count = len(step)
+    dice = np.random.default_rng(0)
+    lost, total = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
+    for begin, end in pairwise([0, *changes, len(step)]):
+        for sums, values in zip((lost, total), _resampled((seconds[begin:end], step[begin:end]), dice), strict=True):
+            sums += values
+    return np.asarray(lost / total)
+
+
+def _resampled(pair: tuple[Matrix, Matrix], dice: np.random.Generator) -> Iterator[Matrix]:
+    """Yield the sums of the loss and of the steps in resamples of as many steps, each of shape (RESAMPLES,)."""
+    count = len(pair[0])
     block = max(1, min(max(_MINIMUM_BLOCK, count // 10), count // 4))
-    period = _period(seconds)
+    period = _period(pair[0])
     if period is not None:
         block = min(-(-block // period) * period, count // period * period)
     blocks = -(-count // block)
-    starts = np.random.default_rng(0).integers(0, count - block + 1, size=(RESAMPLES, blocks))
-    prefix = np.concatenate([[0.0], np.cumsum(seconds)]), np.concatenate([[0.0], np.cumsum(step)])
-    lost, total = ((sums[starts + block] - sums[starts]).sum(axis=1) for sums in prefix)
-    return np.asarray(lost / total)
+    starts = dice.integers(0, count - block + 1, size=(RESAMPLES, blocks))
+    for values in pair:
+        sums = np.concatenate([[0.0], np.cumsum(values)])
+        yield (sums[starts + block] - sums[starts]).sum(axis=1) * (count / (blocks * block))
 
 
 def _period(seconds: Matrix) -> int | None:
@@ -123,16 +146,18 @@ def step_seconds(seconds: Matrix) -> StepSeconds:
 
 
 def findings(candidates: Sequence[Candidate], series: Series, calibration: Calibration = NOT_CALIBRATED) -> list[Finding]:
-    """Return the candidates that are large enough to matter, largest loss first; conditions of the machine come last.
+    """Return the candidates that are large enough to matter, largest loss first; conditions of the machine come after what the job
+    can change, and small losses last.
 
-    A finding's score is the part of the resamples in which the loss is above the warning threshold, times the candidate's
-    certainty; that alone where the severity is given. Its confidence is what the calibration makes of the score. If that is below
-    the gate, the finding is `unknown` with the loss, the culprit and the evidence, and the suspected class is its runner-up.
+    A finding's score is the part of the resamples in which the loss is above the threshold of a warning, of information (`info`)
+    that of a small loss, times the candidate's certainty; that alone where the severity is given. Its confidence is what the
+    calibration makes of the score. If that is below the gate, the finding is `unknown` with the loss, the culprit and the evidence,
+    and the suspected class is its runner-up.
     """
     judged = [(candidate, float(candidate.seconds.mean())) for candidate in candidates]
     ordered = sorted(judged, key=lambda pair: (pair[0].condition, -pair[1]))
     found = (_finding(candidate, lost, judged, series, calibration) for candidate, lost in ordered)
-    return [one for one in found if one is not None]
+    return sorted((one for one in found if one is not None), key=lambda one: one.small)
 
 
 def _finding(
@@ -140,13 +165,17 @@ def _finding(
 ) -> Finding | None:
     """Return the finding of a loss; None if it is too small."""
     mean = series.mean
-    if candidate.level is None and lost / mean < threshold("warning_share"):
+    if candidate.level is None and lost / mean < threshold("small_share"):
         return None
-    shares = resampled_shares(candidate.seconds, series.seconds)
+    shares = resampled_shares(candidate.seconds, series.seconds, change_points(candidate.seconds))
     low, high = (float(end) for end in np.quantile(shares, [0.025, 0.975]))
-    by_share = severity(lost / mean, low, len(series.seconds)) or "info"
-    level = max(candidate.level or by_share, candidate.at_most, key=SEVERITY_ORDER.__getitem__)
-    above = float((shares >= threshold("warning_share")).mean()) if candidate.level is None else 1.0
+    by_share = candidate.level or severity(lost / mean, low, len(series.seconds))
+    if by_share is None:
+        return None
+    level = max(by_share, candidate.at_most, key=SEVERITY_ORDER.__getitem__)
+    small = candidate.level is None and is_small(lost / mean)
+    least = threshold("small_share" if by_share == "info" else "warning_share")
+    above = float((shares >= least).mean()) if candidate.level is None else 1.0
     score = min(above * candidate.certainty, MOST)
     probability = calibration.probability(candidate.slug, score)
     withheld = calibration.withheld(candidate.slug, score)
@@ -166,7 +195,7 @@ def _finding(
         ranks=candidate.ranks,
         confidence=round(score if probability is None else probability, 2),
         runner_up=_runner_up(candidate, lost, judged, mean),
-        evidence=[*_size(lost / mean, low, series, candidate.level), *candidate.evidence],
+        evidence=[*_size(lost / mean, low, series, candidate.level, small=small), *candidate.evidence],
         speedup_if_fixed=speedup if np.isfinite(speedup) else None,
         action=candidate.action or entry.fix,
         runbook=entry.runbook,
@@ -175,17 +204,18 @@ def _finding(
         cause=candidate.cause,
         every_steps=_period(candidate.seconds),
         condition=candidate.condition,
+        small=small,
     )
 
 
-def _size(share: float, low: float, series: Series, level: Severity | None) -> list[Evidence]:
+def _size(share: float, low: float, series: Series, level: Severity | None, *, small: bool) -> list[Evidence]:
     """Return the size of a loss, and the severity that its interval rules out."""
     window = series.window or f"steps {series.first} to {series.last}"
     rows = [
         Evidence(
             signal=f"share of the {series.whole}",
             value=share,
-            threshold=threshold("warning_share"),
+            threshold=threshold("small_share" if small else "warning_share"),
             comparison=">=",
             unit="ratio",
             source=series.source,

@@ -97,8 +97,10 @@ def _verdict(job: JobRecords, decided: Classification, calibration: Calibration 
         step_seconds=step_seconds(split.step),
         ledgers=books,
         goodput=books[0].states.get("compute", 0.0) / books[0].wall_seconds if outside_torch.computing_measured(steps) else None,
-        findings=found
-        or [_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found, unmeasured)],
+        findings=[
+            *(_without_unmeasured_runner_up(one, unmeasured) for one in stragglers.healthy(steps, split, found, unmeasured)),
+            *found,
+        ],
         not_measured=[row for row in decided.not_measured if row.class_ not in seen],
     )
 

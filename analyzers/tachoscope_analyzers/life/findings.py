@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.findings.make import RESAMPLES, severity
+from tachoscope_analyzers.findings.make import RESAMPLES, is_small, severity
 from tachoscope_core.report.report import SEVERITY_ORDER, Evidence, Finding, RunnerUp, Severity
 from tachoscope_core.report.taxonomy import BY_SLUG
 
@@ -50,7 +50,7 @@ class Base:
 
 
 def findings(losses: Sequence[Loss], base: Base) -> list[Finding]:
-    """Return the losses that are large enough to matter, largest first."""
+    """Return the losses that are large enough to matter, largest first, small ones last."""
     if base.allocated_seconds <= 0:
         return []
     shares = {loss.slug: sum(loss.events) / base.allocated_seconds for loss in losses}
@@ -60,11 +60,12 @@ def findings(losses: Sequence[Loss], base: Base) -> list[Finding]:
         levels = [severity(share, share, base.new_steps), loss.level if loss.events else None]
         if known := [level for level in levels if level is not None]:
             found.append(_finding(loss, min(known, key=SEVERITY_ORDER.__getitem__), shares, base))
-    return sorted(found, key=lambda one: -one.share)
+    return sorted(found, key=lambda one: (one.small, -one.share))
 
 
 def interval(events: Sequence[float], allocated_seconds: float) -> tuple[tuple[float, float], float]:
-    """Return the 95 % interval of the share that such events take, and the part of the resamples above the warning threshold.
+    """Return the 95 % interval of the share that such events take, and the part of the resamples above the threshold of a warning;
+    of a small loss, above the threshold of one.
 
     How many come is a Poisson number, how much each costs is drawn from those seen: a bootstrap of the compound Poisson process.
     The size of a single event says nothing of others, so its interval is that of the number alone.
@@ -73,14 +74,15 @@ def interval(events: Sequence[float], allocated_seconds: float) -> tuple[tuple[f
     if not len(sizes) or allocated_seconds <= 0:
         return (0.0, 0.0), 0.0
     share = float(sizes.sum()) / allocated_seconds
+    least = threshold("small_share" if is_small(share) else "warning_share")
     if len(sizes) == 1:
         low, high = (min(share * factor, 1.0) for factor in _ONE_EVENT)
-        return (low, high), 0.5 if share >= threshold("warning_share") else 0.0
+        return (low, high), 0.5 if share >= least else 0.0
     random = np.random.default_rng(0)  # same data, same report
     counts = random.poisson(len(sizes), size=RESAMPLES)
     drawn = np.array([random.choice(sizes, size=count).sum() for count in counts]) / allocated_seconds
     low, high = (float(min(value, 1.0)) for value in np.quantile(drawn, [0.025, 0.975]))
-    return (low, high), float((drawn >= threshold("warning_share")).mean())
+    return (low, high), float((drawn >= least).mean())
 
 
 def _finding(loss: Loss, level: Severity, shares: Mapping[str, float], base: Base) -> Finding:
@@ -90,10 +92,11 @@ def _finding(loss: Loss, level: Severity, shares: Mapping[str, float], base: Bas
     behind = [(slug, other) for slug, other in shares.items() if slug != loss.slug and 0 < other <= share]
     slug, other = max(behind, key=lambda pair: pair[1], default=("", 0.0))
     entry = BY_SLUG[loss.slug]
+    small = loss.level is None and is_small(share)
     first = Evidence(
         signal="share of the allocated time",
         value=share,
-        threshold=threshold("warning_share"),
+        threshold=threshold("small_share" if small else "warning_share"),
         comparison=">=",
         unit="ratio",
         source="ledger of the life",
@@ -113,4 +116,5 @@ def _finding(loss: Loss, level: Severity, shares: Mapping[str, float], base: Bas
         runbook=entry.runbook,
         cause=loss.cause,
         where=loss.where,
+        small=small,
     )

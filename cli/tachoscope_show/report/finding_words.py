@@ -11,10 +11,24 @@ from tachoscope_show.text.units import percent, seconds
 WARNING_SHARE_TEXT = "10 %"
 
 
+SMALL_LOSSES = "Small losses"
+"""Heading of the findings of losses that are too small for a warning."""
+
+
 def nothing_found(report: Report) -> bool:
-    """Return whether data that can be trusted hold no finding but that the step is as it should be."""
+    """Return whether data that can be trusted hold no finding but small losses, and that the step is as it should be."""
     trusted = all(note.severity != "bad" for note in report.quality)
-    return trusted and all(finding.class_ in HEALTHY for finding in report.findings)
+    return trusted and all(finding.class_ in HEALTHY for finding in large(report))
+
+
+def large(report: Report) -> list[Finding]:
+    """Return the findings but those of small losses."""
+    return [finding for finding in report.findings if not finding.small]
+
+
+def small(report: Report) -> list[Finding]:
+    """Return the findings of small losses."""
+    return [finding for finding in report.findings if finding.small]
 
 
 def verdict_text(report: Report) -> str:

@@ -58,7 +58,7 @@ def _by_rank(report: Report) -> list[RankBar]:
     ledgers = [ledger for ledger in report.ledgers[1:] if ledger.unit == "rank"]
     longest = max((ledger.wall_seconds for ledger in ledgers), default=0.0)
     named: dict[int | None, list[str]] = {}
-    for finding in report.findings:
+    for finding in finding_words.large(report):
         for rank in finding.ranks if not isinstance(finding.ranks, str) else []:
             named.setdefault(rank, []).append(finding.class_)
     return [

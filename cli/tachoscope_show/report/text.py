@@ -16,14 +16,17 @@ from tachoscope_show.life import text as life_text
 from tachoscope_show.report import comparison_words, earlier_words, lineage_words, trend_words, verdict_words
 from tachoscope_show.report.change_rows import rows
 from tachoscope_show.report.finding_words import (
+    SMALL_LOSSES,
     culprits_text,
     is_hang_report,
+    large,
     loss_text,
     nothing_found,
     productive,
     productive_name,
     quantity,
     share_text,
+    small,
     tells_speedup,
     unit_of,
     unit_seconds,
@@ -64,8 +67,8 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
         console.print(life_text.states(report, report.life, console) if report.life else _states(report, console))
     for part in _parts(report, console):
         console.print(Padding(part, (1, 0, 0, 0)))
-    for finding in report.findings:
-        console.print(Padding(_finding(finding, report), (1, 0, 0, 0)))
+    for part in _findings(report):
+        console.print(Padding(part, (1, 0, 0, 0)))
     if report.baseline:
         console.print(Padding(_changes(report), (1, 0, 0, 0)))
     console.print()
@@ -145,6 +148,22 @@ def _states(report: Report, console: Console) -> RenderableType:
         share = value / ledger.wall_seconds
         table.add_row(filled(state, 1, console), state, percent(share), f"{seconds(share * mean)} a {unit_of(report)}")
     return table
+
+
+def _findings(report: Report) -> Iterator[RenderableType]:
+    for finding in large(report):
+        yield _finding(finding, report)
+    if rest := small(report):
+        yield _small_losses(rest, report)
+
+
+def _small_losses(findings: Sequence[Finding], report: Report) -> RenderableType:
+    """Return small losses in two lines each; their evidence is on the page and in the document."""
+    rows: list[RenderableType] = [Text(SMALL_LOSSES, style="bold")]
+    for one in findings:
+        line = f"{one.class_}{culprits_text(one, report)}: {loss_text(one, report)}, {share_text(one, report)}"
+        rows += [Padding(Text(line), (0, 0, 0, 2)), Padding(Text(f"do  {one.action}", style="dim"), (0, 0, 0, 4))]
+    return Group(*rows)
 
 
 def _finding(finding: Finding, report: Report) -> RenderableType:

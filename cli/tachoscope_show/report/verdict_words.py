@@ -32,16 +32,18 @@ def first_lines(report: Report) -> FirstLines:
 def _of_steps(report: Report) -> FirstLines:
     if bad := next((note for note in report.quality if note.severity == "bad"), None):
         return FirstLines(f"No verdict: {bad.what}.", "", "", [])
-    conditions = [sentence(one, report) for one in report.findings if one.condition]
-    own = [one for one in report.findings if not one.condition]
+    found = finding_words.large(report)
+    conditions = [sentence(one, report) for one in found if one.condition]
+    own = [one for one in found if not one.condition]
     faults = [one for one in own if one.class_ not in HEALTHY]
     if faults:
         worst = min(faults, key=lambda one: SEVERITY_ORDER[one.severity])  # of one severity the first: it lost the most
         return FirstLines(sentence(worst, report), _size(worst, report), worst.action, conditions)
+    below = " Small losses are listed below." if finding_words.small(report) else ""
     if own:
-        return FirstLines(sentence(own[0], report), "", "", conditions)
+        return FirstLines(f"{sentence(own[0], report)}{below}", "", "", conditions)
     nothing = "Nothing in the job to fix" if conditions else "Nothing to fix"
-    return FirstLines(f"{nothing}: {finding_words.verdict_text(report)}.", "", "", conditions)
+    return FirstLines(f"{nothing}: {finding_words.verdict_text(report)}.{below}", "", "", conditions)
 
 
 def sentence(finding: Finding, report: Report) -> str:

@@ -130,6 +130,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         cause: which of the things that the class covers it is, as `sentences.SENTENCES` lists them; empty: the class says it.
         every_steps: the period of a loss that comes every so many steps. condition: it comes from what the machine does besides
             the job. A condition is never critical and stands after what the job can change.
+        small: it is certain, and too small for a warning. It is information, stands after all others, and makes no job unhealthy.
     """
 
     class_: str = msgspec.field(name="class")
@@ -149,6 +150,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = ""
     every_steps: int | None = None
     condition: bool = False
+    small: bool = False
 
 
 def speedup_text(finding: Finding) -> str:
@@ -226,7 +228,7 @@ class JudgedInterval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One analysis. The main ledger stands first; findings are ordered by loss, largest first."""
+    """One analysis. The main ledger stands first; findings are ordered by loss, largest first, those of small losses last."""
 
     schema: int = SCHEMA
     job: str
@@ -302,5 +304,8 @@ def worst_severity(findings: list[Finding]) -> Severity | None:
 
 
 def gravest(findings: Iterable[Finding]) -> Finding | None:
-    """Return the worst finding: of the highest severity, what the job can change before conditions, the largest loss."""
-    return min(findings, key=lambda one: (SEVERITY_ORDER[one.severity], one.condition, -one.share), default=None)
+    """Return the worst finding: of the highest severity, what the job can change before conditions, the largest loss; of small
+    losses none is.
+    """
+    large = (one for one in findings if not one.small)
+    return min(large, key=lambda one: (SEVERITY_ORDER[one.severity], one.condition, -one.share), default=None)

@@ -16,11 +16,14 @@ from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import escape_markdown
 from tachoscope_show.report import verdict_words
 from tachoscope_show.report.finding_words import (
+    SMALL_LOSSES,
     culprits_text,
+    large,
     loss_text,
     nothing_found,
     quantity,
     share_text,
+    small,
     tells_speedup,
 )
 from tachoscope_show.text.runbook_pages import text_of
@@ -57,7 +60,7 @@ def title_of(class_: str) -> str:
 def verdict(report: Report) -> str:
     """Return what a report comes to: its first lines, without what the cards below say."""
     lines = verdict_words.first_lines(report)
-    more = sum(one.class_ not in HEALTHY and not one.condition for one in report.findings) - 1
+    more = sum(one.class_ not in HEALTHY and not one.condition for one in large(report)) - 1
     rest = f"{more} more below." if more > 0 and lines.size else ""
     return " ".join(filter(None, (lines.verdict, f"{lines.size}." if lines.size else "", rest)))
 
@@ -77,12 +80,16 @@ def confidence_words(confidence: float) -> str:
 
 
 def show_findings(context: Context, report: Report) -> None:
-    """Show what bounds the verdict, the verdict, and a card for each finding, the largest loss first."""
+    """Show what bounds the verdict, the verdict, and a card for each finding, the largest loss first, small losses below."""
     st.html(STYLE)
     show_verdict(report)
     show_bounds(report)
-    for index, finding in enumerate(report.findings):
+    for index, finding in enumerate(large(report)):
         _card(context, report, finding, index)
+    if rest := small(report):
+        st.subheader(SMALL_LOSSES)
+        for index, finding in enumerate(rest, len(report.findings) - len(rest)):
+            _card(context, report, finding, index)
 
 
 def show_verdict(report: Report) -> None:

@@ -79,3 +79,43 @@ def test_what_the_job_can_change_comes_before_a_condition_of_the_machine() -> No
         ("cpu_contention", "warning", True),
     ]
     assert gravest(listed) == listed[0]
+
+
+def test_a_certain_loss_below_ten_percent_is_small_and_stands_below_all_others() -> None:
+    series = Series(np.full(STEPS, STEP), 1, STEPS, "planted")
+    small = Candidate("checkpoint_stall", np.full(STEPS, 0.07 * STEP), "all", [])
+    condition = Candidate("cpu_contention", np.full(STEPS, 0.12 * STEP), "all", [], condition=True, at_most="warning")
+
+    listed = findings([small, condition], series)
+
+    assert [(one.class_, one.severity, one.small) for one in listed] == [
+        ("cpu_contention", "warning", False),
+        ("checkpoint_stall", "info", True),
+    ]
+    assert listed[1].confidence == pytest.approx(0.99), "that more than 5 % is lost is certain"
+    assert (listed[1].evidence[0].value, listed[1].evidence[0].threshold) == (pytest.approx(0.07), 0.05)
+
+
+def test_a_job_with_no_more_than_small_losses_has_no_worst_finding() -> None:
+    (small,) = findings(
+        [Candidate("checkpoint_stall", np.full(STEPS, 0.07 * STEP), "all", [])], Series(np.full(STEPS, STEP), 1, STEPS, "")
+    )
+
+    assert gravest([small]) is None
+
+
+@pytest.mark.parametrize("share", [0.04, 0.051])
+def test_a_loss_whose_interval_begins_below_five_percent_is_not_told(share: float) -> None:
+    noisy = np.random.default_rng(1).exponential(share * STEP, STEPS)
+
+    assert findings([Candidate("host_pause", noisy, "all", [])], Series(np.full(STEPS, STEP), 1, STEPS, "planted")) == []
+
+
+def test_of_a_loss_since_the_middle_of_a_run_it_is_known_since_when_it_is_there() -> None:
+    noise = np.random.default_rng(1).normal(0.0, 0.1 * STEP, STEPS)
+    seconds = np.where(np.arange(STEPS) < STEPS // 2, 0.0, 0.27 * STEP + noise)
+
+    (finding,) = findings([Candidate("network_degraded", seconds, "all", [])], Series(np.full(STEPS, STEP), 1, STEPS, "planted"))
+
+    assert finding.severity == "warning"
+    assert finding.share_ci[1] - finding.share_ci[0] < 0.04

@@ -39,7 +39,7 @@ def test_losses_below_the_threshold_are_left_out_but_a_hang_is_always_told() -> 
     found = findings(
         [
             Loss("lost_work", [300.0], "all", []),
-            Loss("checkpoint_stall", [50.0], "all", []),
+            Loss("checkpoint_stall", [40.0], "all", []),
             Loss("hang", [20.0], [1], [], 1.0, "info"),
         ],
         base,
@@ -53,3 +53,10 @@ def test_losses_below_the_threshold_are_left_out_but_a_hang_is_always_told() -> 
 
 def test_nothing_lost_is_no_finding() -> None:
     assert findings([Loss("hang", [], "all", [], 1.0, "info")], Base(1000.0, 2, 100)) == []
+
+
+def test_a_loss_of_five_percent_of_the_allocated_time_is_small() -> None:
+    (found,) = findings([Loss("checkpoint_stall", [6.0] * 10, "all", [])], Base(allocated_seconds=1000.0, units=2, new_steps=100))
+
+    assert (found.severity, found.small) == ("info", True)
+    assert found.confidence > 0.5

@@ -66,7 +66,9 @@ def report(job: JobTraces, name: str) -> Report:
     across = across_ranks(job, split)
     candidates = [bounded(candidate, split) for candidate in [*by_rank(job, split, counted(across)), *across]]
     world = max((one.world_size or 1 for one in job.summaries.values()), default=len(job.summaries))
-    found = findings(advised(candidates, series.mean, max(world, len(job.summaries))), series) or _healthy(job, split, series)
+    found = findings(advised(candidates, series.mean, max(world, len(job.summaries))), series)
+    if all(one.small for one in found):
+        found = [*_healthy(job, split, series), *found]
     ledgers = _ledgers(split)
     start, end = _window(job)
     return Report(

@@ -80,5 +80,5 @@ def test_a_trace_of_something_else_is_not_called_free_of_bottlenecks(tmp_path: P
 def test_the_gpu_bound_sample_is_compute_bound_and_idle_for_3_66_percent() -> None:
     found, told = judged(recorded("hta/diff_test_v100"))
 
-    assert [row.class_ for row in found.findings] == ["compute_bound"]
+    assert [(row.class_, row.small) for row in found.findings] == [("compute_bound", False), ("comm_exposed", True)]
     assert "busy 96.34 %, idle 3.66 %" in told

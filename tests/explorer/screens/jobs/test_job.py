@@ -296,6 +296,20 @@ def test_a_saved_report_stands_in_where_there_are_no_records(tmp_path: Path, rep
     assert "input_straggler, rank 1" in words(shown)
 
 
+def test_small_losses_have_cards_below_their_heading_and_do_not_count_in_the_verdict(tmp_path: Path, report: Report) -> None:
+    large = report.findings[0]
+    small = msgspec.structs.replace(large, class_="checkpoint_stall", severity="info", share=0.07, small=True)
+    saved(tmp_path, NAME, dump(msgspec.structs.replace(report, findings=[large, small])))
+
+    shown = words(open_page("job", tmp_path, job=NAME))
+
+    before, heading, below = shown.partition("Small losses")
+    assert heading
+    assert "checkpoint_stall" not in before
+    assert "checkpoint_stall" in below
+    assert "1 more below" not in shown
+
+
 def test_a_saved_report_of_a_newer_schema_is_told_with_what_to_do(tmp_path: Path, report: Report) -> None:
     saved(tmp_path, NAME, dump(msgspec.structs.replace(report, schema=SCHEMA + 1)))
 
