@@ -67,12 +67,12 @@ def is_hang_report(report: Report) -> bool:
 
 
 def share_text(finding: Finding, report: Report) -> str:
-    """Return how large a finding is, and how certain that is."""
+    """Return how large a finding is, with its interval."""
     if is_hang_report(report):
-        return f"nothing goes on (no interval: it is one moment), confidence {finding.confidence:.2f}"
+        return "nothing goes on (no interval: it is one moment)"
     low, high = finding.share_ci
     interval = f"95 % interval {low * 100:.1f} to {high * 100:.1f} %" if report.window.steps > 1 else "of one step, so no interval"
-    return f"{percent(finding.share)} of the {_share_of(finding, report)} ({interval}), confidence {finding.confidence:.2f}"
+    return f"{percent(finding.share)} of the {_share_of(finding, report)} ({interval})"
 
 
 def _share_of(finding: Finding, report: Report) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tachoscope_core.report.report import Ledger, Report, speedup_text
+from tachoscope_core.report.report import Ledger, Report
 from tachoscope_show.life import words as life_words
 from tachoscope_show.report import change_rows, comparison_words, earlier_words, finding_words, trend_words, verdict_words
+from tachoscope_show.report.finding_card import cards
 from tachoscope_show.report.trend_picture import picture
 from tachoscope_show.serving import words as serving_words
 from tachoscope_show.text.pages import rendered
@@ -44,11 +45,10 @@ def render(report: Report) -> str:
             said=trend_words.lines(report),
             drawn=picture(report.course) if report.course else None,
             words=finding_words,
-            verdict=verdict_words,
+            cards=cards(report),
             life_words=life_words,
             serving_words=serving_words,
             counted=counted,
-            speedup_text=speedup_text,
             runbook_text=text_of,  # of runbooks to unfold: the page goes where the files of this machine do not
         )
     )

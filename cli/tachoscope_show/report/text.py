@@ -10,24 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 from tachoscope_core.report.comparison import Comparison
-from tachoscope_core.report.report import Evidence, Finding, QualityNote, Report, Source, speedup_text
+from tachoscope_core.report.report import QualityNote, Report, Source
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.life import text as life_text
 from tachoscope_show.report import comparison_words, earlier_words, lineage_words, trend_words, verdict_words
 from tachoscope_show.report.change_rows import rows
+from tachoscope_show.report.finding_card import EvidenceRow, FindingCard, cards
 from tachoscope_show.report.finding_words import (
     SMALL_LOSSES,
-    culprits_text,
     is_hang_report,
-    large,
-    loss_text,
     nothing_found,
     productive,
     productive_name,
-    quantity,
-    share_text,
-    small,
-    tells_speedup,
     unit_of,
     unit_seconds,
     verdict_text,
@@ -67,7 +61,7 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
         console.print(life_text.states(report, report.life, console) if report.life else _states(report, console))
     for part in _parts(report, console):
         console.print(Padding(part, (1, 0, 0, 0)))
-    for part in _findings(report):
+    for part in _findings(cards(report)):
         console.print(Padding(part, (1, 0, 0, 0)))
     if report.baseline:
         console.print(Padding(_changes(report), (1, 0, 0, 0)))
@@ -150,42 +144,41 @@ def _states(report: Report, console: Console) -> RenderableType:
     return table
 
 
-def _findings(report: Report) -> Iterator[RenderableType]:
-    for finding in large(report):
-        yield _finding(finding, report)
-    if rest := small(report):
-        yield _small_losses(rest, report)
+def _findings(found: Sequence[FindingCard]) -> Iterator[RenderableType]:
+    yield from (_finding(card) for card in found if not card.small)
+    if rest := [card for card in found if card.small]:
+        yield _small_losses(rest)
 
 
-def _small_losses(findings: Sequence[Finding], report: Report) -> RenderableType:
+def _small_losses(found: Sequence[FindingCard]) -> RenderableType:
     """Return small losses in two lines each; their evidence is on the page and in the document."""
     rows: list[RenderableType] = [Text(SMALL_LOSSES, style="bold")]
-    for one in findings:
-        line = f"{one.class_}{culprits_text(one, report)}: {loss_text(one, report)}, {share_text(one, report)}"
-        rows += [Padding(Text(line), (0, 0, 0, 2)), Padding(Text(f"do  {one.action}", style="dim"), (0, 0, 0, 4))]
+    for card in found:
+        line = f"{card.class_}{card.whose}: {card.loss}, {card.share}"
+        rows += [Padding(Text(line), (0, 0, 0, 2)), Padding(Text(f"do  {card.action}", style="dim"), (0, 0, 0, 4))]
     return Group(*rows)
 
 
-def _finding(finding: Finding, report: Report) -> RenderableType:
+def _finding(card: FindingCard) -> RenderableType:
     title = Text()
-    title.append(f" {verdict_words.level(finding).upper()} ", style=_SEVERITY_STYLE[finding.severity])
-    title.append(f" {finding.class_}", style="bold")
-    title.append(f"{culprits_text(finding, report)}: {loss_text(finding, report)}")
+    title.append(f" {card.tag.word.upper()} ", style=_SEVERITY_STYLE[card.severity])
+    title.append(f" {card.class_}", style="bold")
+    title.append(f"{card.whose}: {card.loss}")
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
-    facts.add_row("share", share_text(finding, report))
-    for index, row in enumerate(finding.evidence[1:] or finding.evidence):
+    facts.add_row("share", f"{card.share}, confidence {card.confidence:.2f}")
+    for index, row in enumerate(card.evidence):
         facts.add_row("evidence" if index == 0 else "", _evidence(row))
-    if finding.runner_up is not None:
-        facts.add_row("runner-up", f"{finding.runner_up.class_}, {percent(finding.runner_up.margin)} smaller")
-    if tells_speedup(finding, report):
-        facts.add_row("if fixed", Text(speedup_text(finding), style="bold"))
-    facts.add_row("do", finding.action)
-    facts.add_row("runbook", path_of(finding.runbook))
+    if card.runner_up is not None:
+        facts.add_row("runner-up", f"{card.runner_up.class_}, {card.runner_up.margin} smaller")
+    if card.speedup:
+        facts.add_row("if fixed", Text(card.speedup, style="bold"))
+    facts.add_row("do", card.action)
+    facts.add_row("runbook", path_of(card.runbook))
     return Group(
         title,
-        Text(f"  {verdict_words.title(finding, report)}"),
+        Text(f"  {card.title}"),
         Padding(facts, (0, 0, 0, 2)),
     )
 
@@ -219,10 +212,8 @@ def _changes(report: Report) -> RenderableType:
     return table
 
 
-def _evidence(row: Evidence) -> Text:
-    text = Text(f"{row.signal}: {quantity(row.value, row.unit)}")
-    if row.threshold is not None:
-        text.append(f" {row.comparison} {quantity(row.threshold, row.unit)}")
+def _evidence(row: EvidenceRow) -> Text:
+    text = Text(" ".join(filter(None, (f"{row.signal}: {row.value}", row.against))))
     if row.source:
         text.append(f"  ({row.source})", style="dim")
     return text

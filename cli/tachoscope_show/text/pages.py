@@ -17,6 +17,11 @@ def rendered(template: str, /, **given: object) -> Markup:
     return Markup(_environment().get_template(template).render(**given))  # noqa: S704  # the environment escapes
 
 
+def part(template: str, macro: str, /, *given: object) -> Markup:
+    """Return a macro of a template with its arguments."""
+    return Markup(getattr(_environment().get_template(template).module, macro)(*given))  # noqa: S704  # the environment escapes
+
+
 @functools.cache
 def _environment() -> jinja2.Environment:
     made = jinja2.Environment(

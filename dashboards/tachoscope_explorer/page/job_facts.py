@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from tachoscope_core.report.report import Report, dump
-from tachoscope_explorer.page.finding_card import title_of
 from tachoscope_explorer.page.widgets import escape_markdown, table
+from tachoscope_show.report.finding_card import title_of
 from tachoscope_show.report.html import render
 from tachoscope_show.report.text import source_text
 from tachoscope_show.text.units import counted

@@ -101,8 +101,6 @@ def _recording(context: Context, recording: Recording) -> None:
     except TachoscopeError as error:
         problem(error)
         return
-    st.html(finding_card.STYLE)
     finding_card.show_verdict(report)
-    finding_card.show_bounds(report)
     view = View(job=UPLOADED, trace=recording.name)
     context.link("Look into it on the page Trace", "trace", view, icon=":material/timeline:")
