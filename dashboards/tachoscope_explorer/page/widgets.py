@@ -96,7 +96,7 @@ def chart(figure: go.Figure, key: str, *, height: int = 320, selects: str = "") 
     ink, grid = ("#e6e6e6", "#444444") if dark else ("#262730", "#e1e4e8")
     figure.update_layout(
         height=height,
-        margin={"l": 8, "r": 8, "t": 28 if figure.layout.title.text else 8, "b": 8},
+        margin=_margins(figure),
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"color": ink, "size": 13},
@@ -114,3 +114,9 @@ def chart(figure: go.Figure, key: str, *, height: int = 320, selects: str = "") 
         return none
     event = st.plotly_chart(figure, key=key, theme=None, config=config, on_select="rerun", selection_mode=(selects,))
     return {**none, **event.get("selection", {})}
+
+
+def _margins(figure: go.Figure) -> dict[str, int]:
+    """Return margins in which the labels of most figures have room: plotly draws a figure again if it has to make room for them."""
+    has_legend = any(trace.showlegend is not False and trace.name for trace in figure.data)
+    return {"l": 56, "r": 8, "t": 28 if figure.layout.title.text else 16, "b": 84 if has_legend else 64}

@@ -85,7 +85,7 @@ def test_a_point_says_its_rank_its_steps_and_its_window(aligned_steps: Steps) ->
     points = steps.cells(grid, "time").data[1]
 
     at = next(index for index, one in enumerate(points.customdata) if one[0] == 2)
-    assert points.text[at].startswith("rank 2, steps 3 to ")
+    assert points.hovertext[at].startswith("rank 2, steps 3 to ")
     assert points.customdata[at][1:] == [grid.start[0], grid.end[0]]
 
 
