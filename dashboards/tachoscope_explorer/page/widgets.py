@@ -118,5 +118,8 @@ def chart(figure: go.Figure, key: str, *, height: int = 320, selects: str = "") 
 
 def _margins(figure: go.Figure) -> dict[str, int]:
     """Return margins in which the labels of most figures have room: plotly draws a figure again if it has to make room for them."""
-    has_legend = any(trace.showlegend is not False and trace.name for trace in figure.data)
-    return {"l": 56, "r": 8, "t": 28 if figure.layout.title.text else 16, "b": 84 if has_legend else 64}
+    top = 28 if figure.layout.title.text else 8
+    if not any(hasattr(trace, "xaxis") for trace in figure.data):  # an icicle, which has no labels around it
+        return {"l": 8, "r": 8, "t": top, "b": 8}
+    has_legend = any(getattr(trace, "showlegend", False) is not False and trace.name for trace in figure.data)
+    return {"l": 60, "r": 8, "t": max(top, 16), "b": 92 if has_legend else 68}

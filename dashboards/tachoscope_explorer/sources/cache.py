@@ -17,8 +17,8 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_core.storage.store import Store
 
-PART = 175_000
-"""Number of measurements that are read of a long job, an hour of 64 ranks with steps of 2 s: a page opens in a second or two.
+PART = 90_000
+"""Number of measurements that are read of a long job, half an hour of 64 ranks with steps of 2 s: a page takes the server a second.
 What came before is on the page as it was judged at compaction."""
 LIVE_SECONDS = 5.0
 """For so long the store's list of jobs is taken for what it is."""

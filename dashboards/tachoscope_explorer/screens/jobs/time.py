@@ -34,15 +34,18 @@ def _ledger(context: Context, whole: JobView, look: JobView, window: Window) -> 
         unit = cast(Unit, st.segmented_control("Amount", ["share", "seconds"], default="share", required=True, key="unit"))
         axis = cast(Axis, st.segmented_control("Over", ["time", "step"], default="time", required=True, key="axis"))
     start, end = window
-    bounds = None if look is whole else (start or whole.edges[0], end or whole.edges[-1])
-    figure = ledger.over_time(whole.course, axis, unit, window=bounds)
+    # A window of a long job may lie before the part that is read of the whole: it is then the picture in which a part is chosen.
+    base = look if job_window.outside(whole, look) else whole
+    bounds = None if look is base else (start or whole.edges[0], end or whole.edges[-1])
+    figure = ledger.over_time(base.course, axis, unit, window=bounds)
     # Another key for another window: a box that was drawn is told again at every run, and must not undo what was chosen since.
     selected = chart(figure, f"ledger-{axis}-{unit}-{start}-{end}", height=340, selects="box")
     of = "All ranks together. " if look.report.ranks > 1 else ""
-    st.caption(f"{of}Draw a box over a part of the run: everything on this page is then about that part.")
-    job_window.brushed(context, whole, selected["box"], axis)
-    job_window.by_steps(context, whole, look)
-    if look is not whole:
+    shown = "window" if look is base and look is not whole else "run"
+    st.caption(f"{of}Draw a box over a part of the {shown}: everything on this page is then about that part.")
+    job_window.brushed(context, base, selected["box"], axis, whole=base is whole)
+    job_window.by_steps(context, base, look, whole=base is whole)
+    if look is not base:
         st.markdown("**Within the window**")
         chart(ledger.over_time(look.course, axis, unit), f"within-{axis}-{unit}-{start}-{end}", height=260)
     _states(look.report)

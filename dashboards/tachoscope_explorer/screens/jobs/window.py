@@ -36,22 +36,28 @@ def back(context: Context) -> None:
         _go(context, None, None)
 
 
-def brushed(context: Context, whole: JobView, boxes: Sequence[Mapping[str, Any]], axis: Axis) -> None:
-    """Look at the window of a box that was drawn over the run."""
+def outside(whole: JobView, look: JobView) -> bool:
+    """Return whether a window lies before or after all that is read of the whole run."""
+    return look.edges[-1] <= whole.edges[0] or look.edges[0] >= whole.edges[-1]
+
+
+def brushed(context: Context, base: JobView, boxes: Sequence[Mapping[str, Any]], axis: Axis, *, whole: bool) -> None:
+    """Look at the window of a box that was drawn over a run, or over a window of it (`whole` is false)."""
     if boxes and len(boxes[0].get("x", [])) == 2:
-        first, last = sorted(_place(value, axis, whole) for value in boxes[0]["x"])
-        _of_steps(context, whole, first, last)
+        first, last = sorted(_place(value, axis, base) for value in boxes[0]["x"])
+        _of_steps(context, base, first, last, whole=whole)
 
 
-def by_steps(context: Context, whole: JobView, look: JobView) -> None:
-    """Put a slider with the first and the last step that are looked at."""
-    numbers = whole.numbers
+def by_steps(context: Context, base: JobView, look: JobView, *, whole: bool) -> None:
+    """Put a slider with the first and the last step that are looked at, within the steps of `base`; see `brushed`."""
+    numbers = base.numbers
     if len(numbers) < 2:
         return
     ends = tuple(min(max(number, numbers[0]), numbers[-1]) for number in (look.numbers[0], look.numbers[-1]))
     # It was chosen elsewhere, or is another job's; and what a widget says is forgotten while another page is shown.
-    if "window" not in st.session_state or st.session_state.get("window-of") != (whole.report.job, ends):
-        st.session_state["window-of"] = whole.report.job, ends
+    of = base.report.job, numbers[0], numbers[-1], ends
+    if "window" not in st.session_state or st.session_state.get("window-of") != of:
+        st.session_state["window-of"] = of
         st.session_state["window"] = ends
     low, high = st.slider(
         "Steps of the window",
@@ -61,14 +67,15 @@ def by_steps(context: Context, whole: JobView, look: JobView) -> None:
         help="Everything on this page is then about these steps. The same with the mouse: draw a box in the picture above.",
     )
     if (low, high) != ends:
-        _of_steps(context, whole, bisect_left(numbers, low), bisect_right(numbers, high) - 1)
+        _of_steps(context, base, bisect_left(numbers, low), bisect_right(numbers, high) - 1, whole=whole)
 
 
-def _of_steps(context: Context, whole: JobView, first: int, last: int) -> None:
-    """Look at the steps from one to another, by their places in the run."""
-    if first == 0 and last == len(whole.numbers) - 1:
+def _of_steps(context: Context, base: JobView, first: int, last: int, *, whole: bool) -> None:
+    """Look at the steps from one to another, by their places in `base`; at all of a window it is looked already."""
+    if (first, last) != (0, len(base.numbers) - 1):
+        _go(context, base.edges[first], base.edges[last + 1])
+    elif whole:
         _go(context, None, None)
-    _go(context, whole.edges[first], whole.edges[last + 1])
 
 
 def _go(context: Context, start: float | None, end: float | None) -> None:

@@ -53,6 +53,14 @@ def test_a_window_before_the_judged_part_is_read_for_it(store: Path) -> None:
 
     assert not shown.exception
     assert "Rank 1 is late with the data" in words(shown)
+    assert len(shown.get("plotly_chart")) == 4, "the ledger of another part of the run says nothing of this window"
+    slider = shown.slider(key="window")
+    assert slider.value == (slider.min, slider.max), "the steps that can be chosen are those of the window"
+
+    slider.set_value((slider.min, slider.min + 10)).run()
+
+    assert not shown.exception
+    assert shown.slider(key="window").max == slider.min + 10
 
 
 def test_its_line_in_the_list_has_its_last_step_and_no_goodput_of_a_life(store: Path) -> None:
