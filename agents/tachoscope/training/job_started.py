@@ -1,17 +1,37 @@
-"""What a process says of itself in its `JobStarted`, read when it begins to train: then its group and device are known."""
+"""Announces a process by its `JobStarted`, written when it begins to train: then its group and device are known."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 from tachoscope import guard
+from tachoscope.lineage import collect
 from tachoscope.process.placement import gpu_uuid, pod_uid
+from tachoscope.spool.outbox import Outbox
 from tachoscope.timing.procfs import start_time
+from tachoscope.training import parallel_layout
 
 FROM_LINEAGE = ("code_reference", "data_snapshot", "hyperparameters_hash")
+
+
+def write(outbox: Outbox, *, rendezvous_seconds: float, parents: Iterable[str]) -> None:
+    """Write `JobStarted`, and let the outbox write what else it has.
+
+    Args:
+        rendezvous_seconds: of forming the process group. parents: checkpoints that the process loaded.
+    """
+    outbox.rank, outbox.local_rank, world = ranks()
+    outbox.start(
+        world_size=world,
+        rendezvous_seconds=rendezvous_seconds,
+        **parallel_layout.of_process(os.environ, outbox.rank, world),
+        parents=[*dict.fromkeys([*parents, *collect.described_parents()])],
+        **of_process(sys.modules.get("torch")),
+    )
 
 
 def of_process(torch: ModuleType | None) -> dict[str, Any]:
@@ -44,9 +64,7 @@ def device_of(torch: ModuleType | None) -> dict[str, str]:
 
 def _lineage() -> dict[str, str]:
     try:
-        from tachoscope.lineage.collect import of_this_process
-
-        return of_this_process()
+        return collect.of_this_process()
     except Exception as error:  # what the run is made of is worth knowing, but not the run
         if guard.is_of_the_job(error):
             raise

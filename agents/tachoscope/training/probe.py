@@ -11,7 +11,6 @@ import gc
 import os
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -26,17 +25,16 @@ from tachoscope.profiling.on_demand import Profiles
 from tachoscope.sampling.loop_stacks import LoopStacks
 from tachoscope.sampling.model_calls import ModelCalls
 from tachoscope.sampling.other_threads import OtherThreads
-from tachoscope.sampling.sampler import Counts, Sampler
+from tachoscope.sampling.sampler import Sampler
 from tachoscope.spool.outbox import Outbox
 from tachoscope.timing import phases
-from tachoscope.timing.device_clock import DeviceClock
 from tachoscope.timing.finished_step import FinishedStep
 from tachoscope.timing.procfs import RunDelay
 from tachoscope.training import integrity as integrity_checks
-from tachoscope.training import job_started as announcement
-from tachoscope.training import parallel_layout as layout
+from tachoscope.training import job_started
 from tachoscope.training.collectives import Collectives
-from tachoscope.training.loaders import LoaderWatch, private_bytes, worker_pids
+from tachoscope.training.heartbeats import Heartbeats
+from tachoscope.training.loaders import LoaderWatch
 from tachoscope.training.step_machine import StepMachine
 from tachoscope.training.step_records import StepRecords
 from tachoscope_core.records import records
@@ -71,11 +69,12 @@ class Probe:
         self.thread_ident = self.thread_id = 0
         self.other_threads = OtherThreads()
         self.loaders = LoaderWatch()
+        self._heartbeats = Heartbeats(self.outbox, self.machine, self.collectives, self.other_threads, self.loaders)
         self.integrity = integrity_checks.from_environment(os.environ)
         self._failure = ""
         self._sampler: Sampler | None = None
         self.profiles = Profiles(os.environ)
-        self.machine.on_first_training = self._announce
+        self.machine.on_first_training = self._begin_records
         self.loop_stacks.take()
         self._follow()
         self._set_hooks()
@@ -162,7 +161,7 @@ class Probe:
 
     def loader_workers(self) -> Sequence[int]:
         """Return the process ids of the loader's workers."""
-        return worker_pids(self.machine.loader)
+        return self._heartbeats.loader_workers()
 
     def flush(self) -> None:
         """Write what is queued, and check for profile requests."""
@@ -172,62 +171,20 @@ class Probe:
 
     # --- records ---------------------------------------------------------------------------------------------------------
 
-    def _announce(self) -> None:
-        """Write `JobStarted`: now, at the first backward, the process group is known."""
+    def _begin_records(self) -> None:
+        """Announce the process, and follow it from now on: at the first backward the process group is known."""
         if self.models is not None:
             self.models.look_for_models()
-        self.outbox.rank, self.outbox.local_rank, world = announcement.ranks()
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_initialized():
-            cuda = torch.cuda
-            self.step_records.device = DeviceClock(
-                lambda: cuda.Event(enable_timing=True), cuda.current_stream, cuda.is_current_stream_capturing
-            )
-        self.outbox.start(
-            world_size=world,
-            rendezvous_seconds=self.rendezvous_seconds,
-            **layout.of_process(os.environ, self.outbox.rank, world),
-            parents=[*dict.fromkeys([*self.checkpoints.parents(), *lineage.described_parents()])],
-            **announcement.of_process(torch),
-        )
+        job_started.write(self.outbox, rendezvous_seconds=self.rendezvous_seconds, parents=self.checkpoints.parents())
+        self.step_records.time_device()
         self._follow()
-        sampler = Sampler(self, self._heartbeat)
+        sampler = Sampler(self, self._heartbeats.write)
         try:
             sampler.start()
         except RuntimeError:  # no more threads: steps are written as they end
             return
         self._sampler = sampler
         self.step_records.written_elsewhere = True
-
-    def _heartbeat(
-        self, window_seconds: float, signals: dict[str, float], wait_samples: Counts, where: Counts, activity: Counts
-    ) -> None:
-        self._write_collectives()
-        if self.collectives.gradient_bytes:
-            signals = signals | {"gradient_bytes": float(self.collectives.gradient_bytes)}
-        odd = {records.OTHER_THREADS: self.other_threads.count, records.GRADIENT_STEPS: self.machine.gradient_steps.counted}
-        signals = signals | {name: float(count) for name, count in odd.items() if count}
-        worker = next(iter(self.loader_workers()), None)
-        if worker is not None and (size := private_bytes(worker)) is not None:
-            signals = signals | {"worker_bytes": size}
-        self.outbox.write(
-            records.Heartbeat,
-            step=self.steps,
-            phase=records.PHASES[self.timeline.phase_now],
-            window_seconds=window_seconds,
-            signals=signals,
-            wait_samples=wait_samples,
-            where=where,
-            activity=activity,
-            loader=self.loaders.settings,
-            dropped_total=self.outbox.dropped,
-        )
-
-    def _write_collectives(self) -> None:
-        now = time.monotonic_ns()
-        rows = [(records.CollectiveDone, now, {**fields, "step": self.steps}) for fields in self.collectives.new_sums()]
-        if rows:
-            self.outbox.write_all(rows)
 
     def _check_integrity(self, step: FinishedStep) -> None:
         if self.integrity is not None and self.integrity.due(step.number):
@@ -320,7 +277,7 @@ class Probe:
     def _write_last(self) -> None:
         self.checkpoints.close(failed=bool(self._failure))
         self.step_records.queue_ready(everything=True)
-        self._write_collectives()
+        self._heartbeats.write_collectives()
         self.flush()
 
     def _write_end(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from tachoscope.spool.outbox import Outbox
 from tachoscope.timing.device_clock import DeviceClock
 from tachoscope.timing.finished_step import FinishedStep
@@ -25,6 +27,13 @@ class StepRecords:
         self.device: DeviceClock[FinishedStep] | None = None
         self.written_elsewhere = False
         self._outbox = outbox
+
+    def time_device(self) -> None:
+        """Time what the steps do on a device, if the process uses one."""
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            cuda = torch.cuda
+            self.device = DeviceClock(lambda: cuda.Event(enable_timing=True), cuda.current_stream, cuda.is_current_stream_capturing)
 
     def step_ended(self, step: FinishedStep) -> None:
         """Queue a step, and write it at once if the sampler's thread would write it too late."""
