@@ -211,26 +211,14 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
     writers = [str(writer) for writer in frame["writer"].to_numpy().reshape(shape)[0]]
     frame, gap_seconds, gaps = idle_gaps.without_gaps(frame, job, writers)
 
-    matrices: dict[str, Matrix] = {}
-
-    def column(name: str) -> Matrix:
-        if name not in matrices:
-            matrices[name] = frame[name].to_numpy(dtype=float).reshape(shape)
-        return matrices[name].copy()
-
+    column = _matrices(frame, shape)
     starts = [start for start in job.starts if start.writer in writers]
-    on_device = _ever_read(column("device_backward_seconds"))
-    device = next((start.device for start in starts), "cuda" if on_device.any() else "cpu")
+    device = next((start.device for start in starts), "cuda" if _ever_read(column("device_backward_seconds")).any() else "cpu")
     world = max((start.world_size for start in starts), default=len(ranks))
-    wall, ends = column("wall_seconds"), column("end_seconds")
-    begins = ends - wall - gap_seconds
-    if device != "cpu":
-        on_host, wall = wall, device_step_seconds(column)
-    else:
-        on_host = wall
+    on_host, ends = column("wall_seconds"), column("end_seconds")
+    wall = on_host if device == "cpu" else device_step_seconds(column)
+    begins = ends - on_host - gap_seconds
     job = idle_gaps.without_gap_heartbeats(job, writers, begins, gap_seconds)
-    clocks_measured = bool(_ever_read(column("step_delay_seconds")).all())
-    waited = on_device if device != "cpu" else _ever_read(column("backward_cpu_seconds"))
     started = {start.writer: start for start in starts}
     split = split_steps(
         column, [started.get(writer) for writer in writers], job.beats_of(writers), device=device, together=world > 1
@@ -252,10 +240,7 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
         unix_ends=column("time"),
         optimizer=column("optimizer_seconds"),
         backward_calls=column("backward_calls"),
-        transfer_measured=device == "cpu" and len(ranks) == world,
-        waiting_unmeasured=[rank for rank, known in zip(ranks, waited, strict=True) if not known and world > 1],
-        cpu_wait_measured=device == "cpu" and clocks_measured,
-        loader_seen=bool((column("data_wait_seconds") + column("preparation_seconds")).any()),
+        **_what_was_measured(column, ranks, device=device, world=world)._asdict(),
         writers=writers,
         starts=starts,
         window_start=float(column("time")[0].min() - (wall + gap_seconds)[0].max()),
@@ -264,7 +249,40 @@ def aligned(job: JobRecords, frame: pd.DataFrame | None = None) -> Steps:
         profiled=under_profiler,
         gap_seconds=gap_seconds,
         gaps=gaps,
-        device_keeps_up=device != "cpu" and _keeps_up(column),
+    )
+
+
+def _matrices(frame: pd.DataFrame, shape: tuple[int, int]) -> Column:
+    """Return the columns of a table as matrices of a shape, a copy at each call."""
+    known: dict[str, Matrix] = {}
+
+    def column(name: str) -> Matrix:
+        if name not in known:
+            known[name] = frame[name].to_numpy(dtype=float).reshape(shape)
+        return known[name].copy()
+
+    return column
+
+
+class _Measured(NamedTuple):
+    """What the clocks of the ranks can tell; see the attributes of `Steps`."""
+
+    transfer_measured: bool
+    waiting_unmeasured: list[int]
+    cpu_wait_measured: bool
+    loader_seen: bool
+    device_keeps_up: bool
+
+
+def _what_was_measured(column: Column, ranks: Sequence[int], *, device: str, world: int) -> _Measured:
+    on_cpu = device == "cpu"
+    waited = _ever_read(column("backward_cpu_seconds" if on_cpu else "device_backward_seconds"))
+    return _Measured(
+        transfer_measured=on_cpu and len(ranks) == world,
+        waiting_unmeasured=[rank for rank, known in zip(ranks, waited, strict=True) if not known and world > 1],
+        cpu_wait_measured=on_cpu and bool(_ever_read(column("step_delay_seconds")).all()),
+        loader_seen=bool((column("data_wait_seconds") + column("preparation_seconds")).any()),
+        device_keeps_up=not on_cpu and _keeps_up(column),
     )
 
 
