@@ -163,7 +163,7 @@ def _other_reasons() -> list[str]:
         "`lost` | the driver says so, or lists it no longer | unhealthy | `reboot_node` | nvml.h (NVML_ERROR_GPU_IS_LOST)",
         f"`no_answer` | a call to the driver does not return | {silent} | `none`, then `reboot_node` | ours",
         f"`driver_error` | the driver answers with an error or does not start | {silent} | `none`, then `drain_node` | ours",
-        f"`stale` | nobody has read it for {limits.stale_seconds:g} s | unknown | `drain_node` | ours",
+        f"`stale` | it has not been read for {limits.stale_seconds:g} s | unknown | `drain_node` | ours",
         f"`not_measured` | nothing was measured that could tell, or read for less than {young} | unknown | `none` | ours",
         (
             f"`gpus_missing` (of the node) | fewer than expected (unknown for {young} or while the driver starts) | unhealthy | "

@@ -274,7 +274,7 @@ class Service:
     def _healthz(self, _: Request) -> Response:
         at = self.agent.ticked_at
         if at is not None and time.monotonic() - at > _STALLED_SECONDS:
-            return _text(503, f"no look at the spool for {time.monotonic() - at:.0f} s")
+            return _text(503, f"the spool was not read for {time.monotonic() - at:.0f} s")
         return _text(200, "ok")
 
     def _readyz(self, _: Request) -> Response:

@@ -191,7 +191,7 @@ def _write(store: Store, job: str, report: Report | None) -> str:
 
 def _judged(records: JobRecords) -> tuple[Report | None, str]:
     if load.serving_job(records):
-        return None, "it serves requests: tachoscope serving looks at those"
+        return None, "it serves requests: use tachoscope serving"
     try:
         return analyze(records), ""
     except TachoscopeError as error:

@@ -164,7 +164,7 @@ class Watch:
         try:
             task(pool)
         except BrokenProcessPool:  # killed for memory, or by a person
-            self._log.warning("pool", "a process that looks at jobs died; all of them are restarted")
+            self._log.warning("pool", "a worker process died; all of them are restarted")
             pool.shutdown(wait=False, cancel_futures=True)
             return self._executor(self._settings.workers, self._memory)
         except TachoscopeError as error:

@@ -342,7 +342,7 @@ def verify(
     ] = False,
     owner: Annotated[
         int | None,
-        typer.Option(metavar="UID", help="With --last: trust jobs and files of this user as if they were yours."),
+        typer.Option(metavar="UID", help="With --last: trust jobs and files of this user like your own."),
     ] = None,
 ) -> None:
     """Read checkpoints back and compare them with the checksums that were taken when they were saved.

@@ -94,8 +94,8 @@ def _refused(there: RemoteBoard | None, *, overwrite: bool) -> str:
     if there is None:
         return ""
     if there.provisioned:
-        return "Grafana loads it from a file, and lets nobody else change it: change that file, or take it away"
+        return "Grafana loads it from a file and refuses other changes: change or remove that file"
     if there.fingerprint or overwrite:
         return ""
     by = f" by {there.by}" if there.by else ""
-    return f"its version {there.version} was made{by}, not by a push: look at it there, then push with --overwrite"
+    return f"its version {there.version} was made{by}, not by a push: check it there, then push with --overwrite"

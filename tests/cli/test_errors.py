@@ -69,7 +69,7 @@ def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
 def test_garbage_lines_alone(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"garbage\n" * 23)
 
-    one_line(tachoscope("analyze", str(tmp_path)), 2, "no records in", "23 lines there are no records")
+    one_line(tachoscope("analyze", str(tmp_path)), 2, "no records in", "23 lines there are not records")
 
 
 def test_a_cut_line_and_garbage_among_records_are_counted_in_one_line_and_the_rest_is_judged(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def identify(proc: Path, sender: Sender, known: Mapping[int, KnownProcess], dire
         environ = _environment(folder)
         words = (folder / "cmdline").read_bytes()[:_MAX_ENVIRONMENT].decode(errors="replace").split("\0")
     except (OSError, IndexError, ValueError) as error:
-        raise UnknownError(f"could not look at its process: {error}") from None
+        raise UnknownError(f"could not read its process: {error}") from None
     rank = _number(environ, *identity.RANKS)
     told = known.get(sender.pid)
     told = told if told is not None and told.uid == sender.uid else None

@@ -99,7 +99,7 @@ class Endpoint:
     def _answer(self, datagram: bytes, ancillary: list[tuple[int, int, bytes]], flags: int, address: object) -> None:
         sender = _sender(ancillary)
         if sender is None or flags & socket.MSG_TRUNC or not address:
-            self.refused["nobody to answer" if sender is None or not address else "too long"] += 1
+            self.refused["no process to answer" if sender is None or not address else "too long"] += 1
             return
         try:
             asked = parse(datagram)

@@ -64,7 +64,7 @@ def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
     try:
         context.load_cert_chain(cert_file, key_file, password=_refuse_passphrase)
     except _EncryptedKeyError:
-        fix = "decrypt it with `openssl pkey`; the agent starts with nobody there to type"
+        fix = "decrypt it with `openssl pkey`; the agent starts without a terminal to ask for a passphrase"
         raise TachoscopeError(f"key_file {key_file} is encrypted", fix=fix) from None
     except OSError as error:  # SSLError is one
         raise TachoscopeError(_why_not(error, cert_file, key_file)) from None

@@ -237,10 +237,10 @@ def _counted(slo: Slo) -> str:
 def _event_urgency(event: EventAlert) -> str:
     says = {
         "page": "Users lose something now: somebody is woken.",
-        "ticket": "A cause, or a loss that can wait: nobody is woken.",
-        "none": "It fires always, and tells nobody; its end is a page.",
+        "ticket": "A cause, or a loss that can wait: it does not page.",
+        "none": "It always fires and notifies no one; its end pages.",
     }[event.severity]
-    companion = f" It stands beside the objective `{event.slo}`." if event.slo else ""
+    companion = f" It belongs to the objective `{event.slo}`." if event.slo else ""
     return "\n".join(
         [
             "| severity | fires | ends | threshold |",

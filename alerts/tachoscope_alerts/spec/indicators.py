@@ -71,7 +71,7 @@ def target(objective: Section) -> float:
     """
     ratio, percent = objective.get("target"), objective.get("targetPercent")
     if ratio is not None and percent is not None:
-        raise percent.error("stands beside target", "leave one of the two")
+        raise percent.error("cannot be combined with target", "leave one of the two")
     if percent is not None:
         value, place, limit = round(percent.number() / 100, 12), percent, "100"
     else:

@@ -155,7 +155,7 @@ def _annotations(metadata: Section) -> dict[str, Value]:
 def _indicator(spec: Section, shared: Mapping[str, Section]) -> Section:
     inline, reference = spec.get("indicator"), spec.get("indicatorRef")
     if inline is not None and reference is not None:
-        raise reference.error("stands beside indicator", "leave one of the two")
+        raise reference.error("cannot be combined with indicator", "leave one of the two")
     if reference is not None:
         if reference.text() not in shared:
             known = f"there are {', '.join(sorted(shared))}" if shared else "there is none"

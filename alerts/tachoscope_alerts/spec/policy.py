@@ -164,7 +164,7 @@ def _owners(value: Value) -> dict[str, Team]:
         page, ticket = _receivers(_need(parts, "page")), _receivers(_need(parts, "ticket"))
         found[name] = Team(name, _need(parts, "contact").word(), page, ticket)
     if not found:
-        raise value.error("has nobody in it", "name at least the team that the alerts go to")
+        raise value.error("has no members", "name at least the team that the alerts go to")
     return found
 
 
@@ -180,7 +180,7 @@ def _receivers(value: Value) -> tuple[Receiver, ...]:
             _url(url)
         found.append(Receiver(integration, _plain(place)))
     if not found:
-        raise value.error("tells nobody", f"name one of {', '.join(INTEGRATIONS)}")
+        raise value.error("has no receiver", f"name one of {', '.join(INTEGRATIONS)}")
     return tuple(found)
 
 

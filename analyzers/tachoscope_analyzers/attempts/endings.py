@@ -97,7 +97,7 @@ def ending(
         return AttemptEnding("killed", _of(culprit, "gone without a word"), culprit, at)
     if command is not None:
         return AttemptEnding("failed", command.reason, None, at)
-    return AttemptEnding("unknown", "its records cease, and nobody saw it end")
+    return AttemptEnding("unknown", "its records stop, and its end was not seen")
 
 
 def _running_on(hang: hangs.Hang | None) -> AttemptEnding:

@@ -208,6 +208,6 @@ def seen_lines(job: JobRecords, steps: Steps, phase: str, ranks: list[int]) -> l
 
 def _action(slug: str, loader: Loader) -> str:
     if slug in {"input_workers", "input_preprocess"} and loader.workers == 0:
-        beside = "make the input beside the training, in a Dataset that a DataLoader(num_workers=2 or more) reads"
+        beside = "prepare the input in parallel with the training, in a Dataset that a DataLoader(num_workers=2 or more) reads"
         return f"{beside}; then {BY_SLUG[slug].fix}"
     return ""

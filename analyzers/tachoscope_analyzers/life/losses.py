@@ -82,7 +82,7 @@ def hang(books: Sequence[RunBooks], endings: Sequence[AttemptEnding], clock: Clo
     ranks = sorted({one.process.rank for one in found if one.process is not None})
     all_named = all(one.process is not None for one in found)
     passed = all(ending.hang is None for ending in endings)
-    action = "it went on by itself; if it comes again, look at that host" if passed else ""
+    action = "it continued by itself; if it happens again, check that host" if passed else ""
     if now := next((ending.hang for ending in endings if ending.lasts and ending.hang is not None), None):
         return Loss(
             "hang",

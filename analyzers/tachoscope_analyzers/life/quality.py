@@ -49,7 +49,7 @@ def _of_allocation(held: JobAllocations) -> list[QualityNote]:
     if held.denominator == "records":
         found.append(
             _limited(
-                "nobody but the ranks says how long the job held its ranks",
+                "only the ranks tell how long the job held its accelerators",
                 "time before the first record of an attempt and after the last is not known; with `tachoscope run`, a node agent "
                 "or --scheduler it is",
             )

@@ -336,7 +336,7 @@ def _of_job(
         unread = counts["garbage"] + counts["cut"]
         raise TachoscopeError(
             f"{looked_for} in {path}{others}"
-            + (f"; {unread} lines there are no records" if unread > 1 else "")
+            + (f"; {unread} lines there are not records" if unread > 1 else "")
             + ("; its one line is not a record" if unread == 1 else ""),
             fix="run something first: tachoscope run -- python train.py",
         )

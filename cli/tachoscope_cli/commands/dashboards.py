@@ -30,7 +30,7 @@ SlosOption = Annotated[
     typer.Option(
         "--slos",
         metavar="PATH",
-        help="OpenSLO files, or folders of them, whose objectives and thresholds the boards show. "
+        help="OpenSLO files, or folders of them, with the objectives and thresholds that the boards show. "
         "Default: alerts/slos here, else those that came with tachoscope. Can be given several times.",
     ),
 ]
@@ -185,7 +185,7 @@ def dashboards_push(
         word = done.what if done.what == "unchanged" else would + done.what
         typer.echo(f"{done.uid}: {word}" + (f": {done.why}" if done.why else f" ({grafana.url}/d/{done.uid})"))
     for uid in push.superseded(grafana, boards):
-        what = "left of an earlier version, whose boards had such uids; delete it once nothing links to it"
+        what = "left by an earlier version, which used such uids; delete it once nothing links to it"
         typer.echo(f"{uid}: {what} ({grafana.url}/d/{uid})")
     raise typer.Exit(ExitCode.from_success(not refused))
 

@@ -27,7 +27,7 @@ _PROXY = "put a proxy in front that asks for a password, and give --proxy-header
 def explore(
     traces: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TRACE...", help="Profiler traces beside those in the store: files, directories, patterns."),
+        typer.Argument(metavar="TRACE...", help="Profiler traces in addition to those in the store: files, directories, patterns."),
     ] = None,
     store: StoreOption = None,
     prometheus: Annotated[

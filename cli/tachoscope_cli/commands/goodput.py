@@ -30,7 +30,7 @@ def goodput(
         ),
     ] = None,
     prices: PricesOption = None,
-    maintenance: Annotated[Path | None, typer.Option(metavar="FILE", help="Planned maintenance, whose time is excluded.")] = None,
+    maintenance: Annotated[Path | None, typer.Option(metavar="FILE", help="Planned maintenance; its time is excluded.")] = None,
     format_: FormatOption = TEXT_OF_THREE,
     output: OutputOption = None,
     fail_on: FailOnOption = None,

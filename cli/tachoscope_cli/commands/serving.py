@@ -32,7 +32,7 @@ def serving(
     job: Annotated[
         str | None,
         typer.Option(
-            help="Name of a service whose processes left records. With a URL, file or selector: what the report calls the server."
+            help="Name of a service with records in the store. With a URL, file or selector: what the report calls the server."
         ),
     ] = None,
     store: StoreOption = None,

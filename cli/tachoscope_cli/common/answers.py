@@ -84,7 +84,7 @@ class SloChecked(Document, frozen=True, kw_only=True):
     """`tachoscope slo check`."""
 
     objectives: Annotated[int, Meta(description="Objectives that were checked.")]
-    other_alerts: Annotated[int, Meta(description="Alerts beside the objectives that were checked.")]
+    other_alerts: Annotated[int, Meta(description="Alerts without an objective that were checked.")]
     errors: Annotated[int, Meta(description="The exit code is 1 if any.")]
     notes: Annotated[int, Meta(description="Problems that may stay.")]
     problems: list[SloProblem]

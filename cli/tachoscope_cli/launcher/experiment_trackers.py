@@ -37,7 +37,7 @@ def log(store_url: str, job: str, runs: Mapping[str, str]) -> list[str]:
         if importlib.util.find_spec(module) is None:
             del wanted[module]
             run = runs[f"{module}_run"]
-            lines.append(f"not logged to {title} run {run}: {module} is not installed beside tachoscope (pip install {module})")
+            lines.append(f"not logged to {title} run {run}: {module} is not installed (pip install {module})")
     if not wanted:
         return lines
     with tempfile.TemporaryDirectory(prefix="tachoscope-") as folder:

@@ -131,7 +131,8 @@ def prune(
         str | None, typer.Option(metavar="SIZE", help="Remove the oldest profiler traces beyond this size, such as 20GB.")
     ] = None,
     nodes: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Remove the status of nodes whose agents have not written for this long.")
+        str | None,
+        typer.Option(metavar="AGE", help="Remove the status of nodes after their agents have not written for this long."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, without removing it.")] = False,
     store: StoreOption = None,

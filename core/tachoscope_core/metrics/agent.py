@@ -67,7 +67,7 @@ ERROR_PARTS = ("store", "journal", "state", "spool", "samples", "node", "refused
 SEGMENTS = Metric("tachoscope_agent_segments", "Segment files of the spool that are followed.")
 UNREADABLE = Metric("tachoscope_agent_unreadable_directories", "Directories of the spool that cannot be read.")
 SPOOL_FREE = Metric("tachoscope_agent_spool_free_bytes", "Space left on the spool's file system.")
-TICK_SECONDS = Metric("tachoscope_agent_tick_duration_seconds", "How long the last look at the spool took.")
+TICK_SECONDS = Metric("tachoscope_agent_tick_duration_seconds", "Duration of the last reading of the spool.")
 
 AGENT_METRICS = (
     INFO,

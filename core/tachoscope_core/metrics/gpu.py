@@ -131,7 +131,7 @@ GPUS_HELD = Metric(
 )
 GPU_DEVICES_UNMAPPED = Metric(
     "tachoscope_gpu_devices_unmapped",
-    "Devices that pods have by the kubelet's word and that are no GPU of the driver's, by how they were given: device, claim.",
+    "Devices that the kubelet assigned to pods and that the driver does not know as GPUs, by assignment: device, claim.",
     ("kind",),
 )
 POD_RESOURCES_UP = Metric(

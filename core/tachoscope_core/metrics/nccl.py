@@ -43,7 +43,7 @@ LINES = Metric(
 )
 SKIPPED_BYTES = Metric(
     "tachoscope_nccl_skipped_bytes_total",
-    "What the NCCL Inspector wrote and nobody read: faster than the agent may read, or in lines that are too long.",
+    "Output of the NCCL Inspector that was not read: written faster than the agent may read, or in lines that are too long.",
 )
 RELEASED_BYTES = Metric(
     "tachoscope_nccl_released_bytes_total", "What was read of the NCCL Inspector's files and given back to their file system."
@@ -54,7 +54,7 @@ DETAILS = Metric(
     "Sampled operations by outcome: written as records of their job, or dropped, there being too many a second.",
     ("outcome",),
 )
-RAS_UP = Metric("tachoscope_nccl_ras_up", "1 if NCCL's RAS answered the last question, 0 if not; absent while nobody is there.")
+RAS_UP = Metric("tachoscope_nccl_ras_up", "1 if NCCL's RAS answered the last request, 0 if not; absent while no job has one.")
 COMMUNICATORS = Metric(
     "tachoscope_nccl_communicators",
     "Communicators of the jobs whose RAS this node asks, by state: running, disagreeing (on how many collectives were launched), "

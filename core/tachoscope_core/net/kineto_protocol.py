@@ -48,7 +48,7 @@ def parse(datagram: bytes) -> ProfileQuery:
         NotUnderstoodError: it is not of the protocol.
     """
     if len(datagram) < _HEAD.size:
-        raise NotUnderstoodError(f"{len(datagram)} bytes are no head")
+        raise NotUnderstoodError(f"{len(datagram)} bytes are not a header")
     size, kind = _HEAD.unpack_from(datagram)
     body = datagram[_HEAD.size :]
     if size != len(body):
@@ -85,7 +85,7 @@ def answered(datagram: bytes) -> str:
         NotUnderstoodError: it is no such answer.
     """
     if len(datagram) < _HEAD.size:
-        raise NotUnderstoodError(f"{len(datagram)} bytes are no head")
+        raise NotUnderstoodError(f"{len(datagram)} bytes are not a header")
     size, kind = _HEAD.unpack_from(datagram)
     body = datagram[_HEAD.size :]
     if size != len(body) or kind.rstrip(b"\0") != b"req":

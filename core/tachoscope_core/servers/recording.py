@@ -105,7 +105,7 @@ def _look(head: str, page: str, server: Catalogue | None, path: Path) -> Snapsho
     try:
         return replace(metrics_page.read(page, time, server=server), seconds=seconds)
     except TachoscopeError as error:
-        raise TachoscopeError(f"{path}: the look at {time:.3f}: {error}") from None
+        raise TachoscopeError(f"{path}: the reading of {time:.3f}: {error}") from None
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, str]]:

@@ -189,7 +189,7 @@ def from_store(store: Store, job: str) -> Shards:
         if merge(shards, decode(data, where)):
             room -= len(data)
         if room < 0:
-            raise TachoscopeError(f"the quarantine lists beside {where} say more than {MAX_BYTES >> 20} MiB", fix="remove some")
+            raise TachoscopeError(f"the quarantine lists in {where} say more than {MAX_BYTES >> 20} MiB", fix="remove some")
     return shards
 
 

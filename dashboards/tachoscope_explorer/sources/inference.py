@@ -110,7 +110,7 @@ def _looks(path: str, at: float) -> Traffic:  # noqa: ARG001
     try:
         return traffic(serving_recording.read(Path(path)))
     except ValueError:
-        raise TachoscopeError(f"{path} holds no two answered looks at a server", fix=engine_model.RECORD) from None
+        raise TachoscopeError(f"{path} does not hold two answered readings of a server", fix=engine_model.RECORD) from None
 
 
 def recorded(path: Path) -> ServiceWindow:

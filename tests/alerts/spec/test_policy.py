@@ -72,7 +72,7 @@ def test_hours_of_a_maintenance_window_stay_what_was_written(tmp_path: Path) -> 
 
 FAULTS = {
     "an unknown way": ('{webhook: {url: "https://tickets.example.com/storage"}}', "{pigeon: {}}", ["pigeon", "webhook"]),
-    "nobody told": ('{webhook: {url: "https://tickets.example.com/storage"}}', "{}", ["tells nobody"]),
+    "nobody told": ('{webhook: {url: "https://tickets.example.com/storage"}}', "{}", ["has no receiver"]),
     "an owner without tickets": ('    ticket: {webhook: {url: "https://tickets.example.com/storage"}}\n', "", ["lacks ticket"]),
     "no address": ("https://tickets.example.com/storage", "tickets", ["'tickets'", "https://host/path"]),
     "an unknown fallback": ("fallback: observability", "fallback: nobody", ["'nobody'", "there are training-infrastructure"]),

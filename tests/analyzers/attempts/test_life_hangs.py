@@ -35,7 +35,7 @@ def test_of_a_hang_that_passed_the_advice_is_not_to_restart(tmp_path: Path) -> N
     life.process(1, steps, start=1.0, begin=2.0, stopped={11: 30.0}, left=54.0)
     report, _ = judged(life, tmp_path)
 
-    assert report.findings[0].action == "it went on by itself; if it comes again, look at that host"
+    assert report.findings[0].action == "it continued by itself; if it happens again, check that host"
 
 
 def test_who_watched_can_tell_who_was_stuck_where_the_waiting_does_not(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_gpu_that_another_job_uses_too_is_said_and_lowers_confidence(tmp_path:
     shared = report(tmp_path / "b", [FakeGpu(0), FakeGpu(1, [ALWAYS], jobs=("planted", "other"))]).findings[0]
 
     assert shared.confidence <= alone.confidence / 2 + 0.01
-    assert signals(shared)["other jobs on the device (other), whose work is in its samples too"] == 1
+    assert signals(shared)["other jobs on the device (other), which is included in its samples"] == 1
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_goodput_states_and_findings_are_the_metrics(store: str, tmp_path: Path)
 def test_a_tracker_that_is_not_installed_here_is_one_line() -> None:
     assert importlib.util.find_spec("mlflow") is None, "it conflicts with what the tests pin"
     lines = tracking.log("/nowhere", "planted", {"mlflow_run": "abc", "mlflow_tracking_uri": "http://127.0.0.1:5000"})
-    assert lines == ["not logged to MLflow run abc: mlflow is not installed beside tachoscope (pip install mlflow)"]
+    assert lines == ["not logged to MLflow run abc: mlflow is not installed (pip install mlflow)"]
 
 
 def test_a_job_that_cannot_be_analysed_is_one_line(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_process_without_an_address_is_not_answered(directory: Path, endpoint:
         unnamed.connect(str(directory / "dynolog"))
         unnamed.send(asking(1))
 
-    wait_for(lambda: endpoint.refused["nobody to answer"])
+    wait_for(lambda: endpoint.refused["no process to answer"])
 
 
 def test_every_user_may_ask_and_none_may_remove_the_socket(directory: Path, endpoint: Endpoint) -> None:

@@ -196,7 +196,7 @@ def _faults(reading: Reading, past: GpuHistory) -> list[Reason]:
     if reading.up:
         if past.stale_seconds < limits.stale_seconds:
             return []
-        text = f"nobody has read it for {past.stale_seconds:.0f} s >= {limits.stale_seconds:g} s"
+        text = f"it has not been read for {past.stale_seconds:.0f} s >= {limits.stale_seconds:g} s"
         return [Reason("stale", past.stale_seconds, ">=", limits.stale_seconds, "unknown", "drain_node", text)]
     said = f": {reading.detail}" if reading.detail else ""
     if reading.fault == "lost":

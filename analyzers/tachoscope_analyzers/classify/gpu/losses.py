@@ -238,7 +238,7 @@ def _as_sure_as_sampled(candidate: Candidate, job: JobRecords, steps: Steps, gpu
         names = ", ".join(others[:4]) + (", ..." if len(others) > 4 else "")
         rows.append(
             Evidence(
-                signal=f"other jobs on the device ({names}), whose work is in its samples too",
+                signal=f"other jobs on the device ({names}), which is included in its samples",
                 value=float(len(others)),
                 threshold=0.0,
                 comparison=">",

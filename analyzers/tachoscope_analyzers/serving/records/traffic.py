@@ -80,7 +80,7 @@ def traffic(looks: Sequence[Snapshot]) -> Traffic:
     """
     good = [look for look in looks if not look.fault]
     if len(looks) < 2 or not good:
-        raise ValueError("two looks at least, and one of them answered")
+        raise ValueError("at least two readings, one of them answered")
     last: Snapshot | None = None
     rows: list[tuple[float, bool, dict[str, dict[str, float]]]] = []
     totals: dict[str, Buckets] = {}

@@ -75,7 +75,7 @@ def inefficient(view: TraceView, device: int, starts: Rows, ends: Rows) -> Kerne
     precision = np.array([precision_of(name) for name in names], dtype=object)[place.reshape(-1)]
     mine = _kernels(view, device)
     if not (mine & np.isin(cores, ("yes", "no"))).any():
-        return "matrix kernels whose name tells their precision"
+        return "matrix kernels with their precision in the name"
     poor = mine & (cores == "no") & np.isin(precision, ("fp32", "float32"))
     lost = np.where(poor, (work.end - work.start) * (1.0 - 1.0 / _TF32_GAIN), 0.0)
     total = (work.end - work.start)[mine].sum()

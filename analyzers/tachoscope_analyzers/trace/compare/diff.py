@@ -140,7 +140,7 @@ def _notes(baseline: TraceProfile, other: TraceProfile) -> list[str]:
     notes = []
     for side, one in (("baseline", baseline), ("other", other)):
         if one.step_source == "window":
-            notes.append(f"the {side} has no steps: its whole recording is compared as if it were one step")
+            notes.append(f"the {side} has no steps: its whole recording is compared as one step")
         elif not one.steps:
             notes.append(f"the {side} holds no event")
         if (one.kernels["kernel"] == OTHERS).any():

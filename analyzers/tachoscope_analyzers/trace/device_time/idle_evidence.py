@@ -89,7 +89,7 @@ def odd_gaps(view: TraceView, pieces: IdlePieces, steps: int) -> Iterator[Eviden
     length = pieces.end - pieces.start
     for cause, what in (
         (KERNEL_WAIT, "idle although the next kernel was launched already"),
-        (UNEXPLAINED, "idle before work whose launch is not in the trace, or before none"),
+        (UNEXPLAINED, "idle before work without a launch in the trace, or at the end"),
     ):
         mine = pieces.cause == CAUSES.index(cause)
         if mine.any():

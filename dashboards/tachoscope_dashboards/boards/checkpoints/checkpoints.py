@@ -29,7 +29,7 @@ from tachoscope_dashboards.parts.variables import CHOSEN_PLACE
 
 AGE = "training-checkpoint-age"
 NO_JOB = "no job runs"
-_UNREAD = "nothing was saved, or nobody reads checkpoints back"
+_UNREAD = "nothing was saved, or checkpoints are not read back"
 _VERIFICATIONS = "tachoscope_checkpoint_verifications_total"
 THIS_JOB = links.board("training", "This job", identity.job_of_row(JOBS_KEPT, "${__data.fields.Job}"))
 _CHOSEN = f'{CHOSEN_PLACE}, training_job=~"$training_job"'
@@ -120,7 +120,7 @@ def _numbers(policy: Policy, where: str) -> list[PlacedPanel]:
             old,
         ),
         _number(
-            ("Jobs with old ones", f"Jobs whose newest sound checkpoint is older than {bound(AGE) / 60:g} minutes."),
+            ("Jobs with old ones", f"Jobs with their newest sound checkpoint older than {bound(AGE) / 60:g} minutes."),
             ("0", "see the table for whether they do not save, or what they save is not sound"),
             Query(how_many(f"({verified_age(where)}) > {bound(AGE):g}", runs)),
             ("short", _ANY),
@@ -128,14 +128,14 @@ def _numbers(policy: Policy, where: str) -> list[PlacedPanel]:
         ),
         _number(
             ("Jobs without any", "Running jobs of which no checkpoint was found sound so far, new ones among them."),
-            ("0, but for jobs that have just begun", "the job does not save, or nobody can read what it saves: see below"),
+            ("0, but for jobs that have just begun", "the job does not save, or its checkpoints cannot be read: see below"),
             Query(how_many(unverified, runs)),
             ("short", _ANY),
             old,
         ),
         _number(
             ("Work at risk", "Time of ranks that would have to be done again, were all these jobs to fail now."),
-            ("half the interval of saves for each rank", "the table says whose it is"),
+            ("half the interval of saves for each rank", "the table names the job"),
             Query(f"sum({_undone(where)})"),
             ("s", ()),
             runbook(policy, "procedure-checkpoint-policy"),

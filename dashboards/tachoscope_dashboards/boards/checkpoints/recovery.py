@@ -31,7 +31,7 @@ _NONE = "no job came back from a failure in this time"
 def recoveries(policy: Policy, where: str) -> list[PlacedPanel]:
     """Return how long jobs take until they do new steps, and what it costs."""
     return [
-        attained(policy, RECOVERY, "Back soon enough, 3 days", "see below whose recoveries take long", "3d", 6),
+        attained(policy, RECOVERY, "Back soon enough, 3 days", "see below which jobs take long to recover", "3d", 6),
         *(_quantile(policy, where, part, title) for part, title in ((0.5, "Half are back within"), (0.9, "90 % are back within"))),
         _restarts_now(policy, where),
         _restarts(policy, where),

@@ -244,7 +244,7 @@ def copies(policy: Policy, where: str) -> PlacedPanel:
         "Copies to the device, by rank",
         PanelText(
             "Share of its time that a rank copies its batch to the device, of the ten ranks with the most.",
-            "near 0: copies run beside the computation",
+            "near 0: copies overlap with computation",
             "pin the loader's memory and copy without blocking; one node alone: its PCIe link",
             "the job does no steps",
         ),

@@ -212,7 +212,7 @@ def _missing(policy: Policy) -> list[PlacedPanel]:
         stat(
             "Agents down",
             PanelText(
-                "Nodes whose agent does not answer: what they have is missing on all boards.",
+                "Nodes with an agent that does not answer: they are missing on all boards.",
                 "0",
                 "restart the agents before you believe the rest",
                 "no agent is scraped, or the rules of tachoscope are not loaded",

@@ -45,7 +45,7 @@ def worst_jobs(policy: Policy, empty: str) -> PlacedPanel:
                 link=explorer(policy, "job", "In the explorer", {"job": "${__data.fields.Job}"}),
             ),
             Column("B", "Ranks", unit="short"),
-            Column("state", "Most beside computing"),
+            Column("state", "Most apart from computing"),
             Column("C", "Takes", unit="percentunit"),
             Column("D", "Hung or silent", unit="short", steps=(ColorStep(1.0, palette.BAD),)),
             Column("E", "Data wait", unit="percentunit", steps=slo_objectives.above("training-input-wait")),
@@ -80,7 +80,7 @@ def nodes(policy: Policy) -> PlacedPanel:
     return table(
         "Nodes with which something is wrong",
         PanelText(
-            "Nodes whose GPUs are not healthy or not all there, or of which an alert fires.",
+            "Nodes with GPUs that are unhealthy or missing, or with a firing alert.",
             "empty",
             "the node's name opens its hardware: reasons and what to do about each are there",
             "no node is known to be unwell",

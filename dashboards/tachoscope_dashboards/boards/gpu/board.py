@@ -157,7 +157,7 @@ def _node_counts(policy: Policy) -> list[PlacedPanel]:
         stat(
             "Clocks not synchronised",
             PanelText(
-                "Nodes whose kernel does not hold its clock to be synchronised.",
+                "Nodes with a clock that their kernel does not consider synchronised.",
                 "0",
                 "start chrony or ntpd there: without it, waiting cannot be told from transfer across nodes",
                 "no agent is scraped on these nodes",
@@ -169,7 +169,7 @@ def _node_counts(policy: Policy) -> list[PlacedPanel]:
         stat(
             "Kubelets silent",
             PanelText(
-                "Nodes whose agent cannot ask the kubelet which pod has which GPU: who has them is not known there.",
+                "Nodes with an agent that cannot ask the kubelet which pod has which GPU.",
                 "0",
                 "see gpu.pod_resources in the agent's configuration, and the mount of its directory",
                 "the kubelet is not asked on these nodes",
@@ -213,7 +213,7 @@ def _workloads(policy: Policy) -> PlacedPanel:
             "Workloads that have a GPU, or a share of it, and the device memory of their processes. What is not known is empty.",
             "one rank a GPU in training",
             "a GPU with two ranks is overcommitted; one with memory and no rank has a process that was left behind",
-            "no workload on these GPUs, or nobody who could name it",
+            "no workload on these GPUs, or its name is not known",
         ),
         [
             Query(f"max by ({by}) (tachoscope_gpu_workload_info{{{_HERE}}})"),

@@ -146,7 +146,7 @@ def links(policy: Policy, where: str) -> PlacedPanel:
         PanelText(
             "NVLinks that are up and down, and the PCIe link as it is against what GPU and slot can do.",
             "as many NVLinks up as on the neighbours, and no lane missing; the generation may drop while the GPU idles",
-            "missing lanes: reseat the GPU; NVLinks down: reset it, then look at bridge or switch",
+            "missing lanes: reseat the GPU; NVLinks down: reset it, then check bridge or switch",
             NO_GPU,
         ),
         [

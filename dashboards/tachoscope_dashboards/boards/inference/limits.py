@@ -223,10 +223,10 @@ def servers(policy: Policy) -> list[PlacedPanel]:
         timeline(
             "Services",
             PanelText(
-                "Whether the servers of a service answer the agents that look at them.",
+                "Whether the servers of a service answer the agents that read their metrics.",
                 "all of them",
                 "some: the others take their requests, and queue; none: the service is down",
-                "no server under the probe, and none that an agent looks at",
+                "no server under the probe, and none that an agent reads",
             ),
             [Query(state, identity.SERVICE_LEGEND)],
             {"2": ("all up", palette.OK), "1": ("some up", palette.WARN), "0": ("none up", palette.BAD)},
@@ -236,10 +236,10 @@ def servers(policy: Policy) -> list[PlacedPanel]:
         table(
             "Servers",
             PanelText(
-                "The servers by the node whose agent looks at them.",
+                "The servers by the node of the agent that reads their metrics.",
                 "up, and started when you deployed",
                 "started lately, and you did not: see the log of the one before",
-                "no server under the probe, and none that an agent looks at",
+                "no server under the probe, and none that an agent reads",
             ),
             [
                 Query(f"max by ({identity.SERVICE}, instance) ({up})"),

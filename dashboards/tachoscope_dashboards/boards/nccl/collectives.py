@@ -178,7 +178,7 @@ def uncounted_lines(policy: Policy, where: str) -> list[PlacedPanel]:
         timeseries(
             "What was skipped",
             PanelText(
-                "What the Inspector wrote and nobody read, by node: it writes faster than the agent may read.",
+                "Output of the Inspector that was not read, by node: it writes faster than the agent may read.",
                 "0",
                 "the numbers above are of a sample: raise nccl.bytes_per_second, or the smallest size that the Inspector writes of",
                 _NO_FAULT,

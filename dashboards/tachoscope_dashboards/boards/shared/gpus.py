@@ -255,7 +255,7 @@ def pcie_bytes(policy: Policy, where: str) -> PlacedPanel:
         PanelText(
             "Bytes over PCIe, by GPU and direction: receive is to the GPU.",
             "alike on the ranks of a job, and far below the link (a few tens of GB/s)",
-            "near the link all the time: batches are copied that could stay, or be copied beside the computation",
+            "near the link all the time: batches are copied that could stay, or overlap with the computation",
             "no GPU on these nodes tells it",
         ),
         where,

@@ -173,7 +173,7 @@ def by_job(policy: Policy) -> PlacedPanel:
             "no step forward; lost: the share of its own time; both over the chosen time, the others of now. Amber: beyond what an "
             "objective allows on average.",
             "no amber; large jobs lose most even where they do well",
-            "open the job that lost most; a job whose checkpoint is old or was never verified loses all since then in a failure",
+            "open the job that lost most; a job with an old or never verified checkpoint loses everything since then in a failure",
             "no job is running, or no rules are loaded",
         ),
         _of_jobs(steps, age),

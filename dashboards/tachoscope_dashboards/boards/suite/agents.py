@@ -21,7 +21,7 @@ def failing(policy: Policy, where: str) -> PlacedPanel:
     return table(
         "Collectors that fail",
         PanelText(
-            "Collectors whose runs fail, and for how long they have. What this machine cannot have is not a failure.",
+            "Collectors that fail, and for how long. What this machine cannot have is not a failure.",
             "empty",
             "the agent's log says why; one collector on all nodes: a new driver or kernel",
             "no collector fails, or no agent is scraped: see the number of those that are up",

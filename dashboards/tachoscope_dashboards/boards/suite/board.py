@@ -68,7 +68,7 @@ def board(policy: Policy) -> Board:
             *agent_store_panels.store(policy, _HERE),
             row("Do they answer?"),
             *agent_panels.answers(policy, _HERE),
-            row("Does the watch look at all jobs?"),
+            row("Does the watch analyze all jobs?"),
             *watch_panels.watch(policy),
             row("Do rules and alerts work?"),
             *rule_panels.rules(policy, _CLUSTER),
@@ -103,7 +103,11 @@ def _counts(policy: Policy) -> list[PlacedPanel]:
         ),
         _count(
             "Collectors failing",
-            ("Collectors whose last run failed, over all nodes.", "0", "the table below names them, the agent's log says why"),
+            (
+                "Collectors that failed in their last run, over all nodes.",
+                "0",
+                "the table below names them, the agent's log says why",
+            ),
             failing,
             _WARN,
             runbook(policy, "CollectorFailing"),

@@ -77,7 +77,7 @@ def _alerts(policy: Policy, where: str) -> PlacedPanel:
         PanelText(
             "Alerts a second that Prometheus could not hand to an Alertmanager, or dropped.",
             "0",
-            "Alertmanager is away or refuses them: nobody is told of anything; the dead man's switch raises the alarm",
+            "Alertmanager is unreachable or refuses them: no notification is sent; the dead man's switch raises the alarm",
             _NO_PROMETHEUS,
         ),
         [

@@ -153,9 +153,9 @@ def _spool(policy: Policy, where: str) -> PlacedPanel:
 
 def _looks(policy: Policy, where: str) -> PlacedPanel:
     return timeseries(
-        "Time of a look at the spool",
+        "Time to read the spool",
         PanelText(
-            "How long the last look at the spool took, on the ten nodes where it took longest.",
+            "Duration of the last reading of the spool, on the ten slowest nodes.",
             "milliseconds; an agent looks once a second",
             "many segments, a slow disk under the journal, or a node without a core to spare",
             NO_AGENT,

@@ -20,7 +20,7 @@ def watch(policy: Policy) -> list[PlacedPanel]:
     stalled, failing = runbook(policy, "WatchStalled"), runbook(policy, "WatchJobsFailing")
     return [
         stat(
-            "Last look at all jobs",
+            "Last analysis of all jobs",
             PanelText(
                 "Time since a cycle of the watch last ended.",
                 "below two minutes",

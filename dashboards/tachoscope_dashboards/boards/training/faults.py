@@ -261,7 +261,7 @@ def _activity(policy: Policy, node: Link) -> PlacedPanel:
 
 def _looks(policy: Policy, node: Link) -> PlacedPanel:
     return heatmap(
-        "Looks at its GPUs by SM activity",
+        "Samples of its GPUs by SM activity",
         PanelText(
             "How many looks found an SM activity within each band, over time.",
             "one band at the top",

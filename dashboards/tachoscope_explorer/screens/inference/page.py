@@ -147,7 +147,7 @@ def _phases(context: Context, seen: ServiceWindow, span: Span | None) -> None:
         st.caption("Requests in each state over time, by what the server's metrics tell.")
         chart(figures.over_time(seen.traffic, seen.states), key)
         return
-    st.caption("Requests in each state over time. Draw a box to look at that time alone.")
+    st.caption("Requests in each state over time. Draw a box to see that time alone.")
     box = chart(figures.over_time(seen.traffic, seen.states), key, selects="box")["box"]
     if box:
         begin, end = sorted(pd.Timestamp(str(at)).tz_localize("UTC").timestamp() for at in box[0]["x"])  # type: ignore[attr-defined]

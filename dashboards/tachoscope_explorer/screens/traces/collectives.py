@@ -66,7 +66,7 @@ def _across(job: JobTraces) -> None:
     if len(job.stragglers):
         show_table(job.stragglers, "late-ranks")
     else:
-        nothing("Nobody waited longer than the clocks of the ranks are uncertain.")
+        nothing("No rank waited longer than the uncertainty of the clocks.")
     st.markdown("**Waiting and transfer** by rank, group and kind")
     show_table(job.waits, "waits")
 

@@ -32,7 +32,7 @@ REMOVAL_WORDS = {
     "host": "all of the host's time",
     "kernel_gap": "gaps between kernels of a stream",
     "kernel_wait": "waits of streams for one another",
-    "unexplained": "waits whose cause is not known",
+    "unexplained": "waits of unknown cause",
     "copies": "copies of the device",
     "communication": "communication kernels",
     "compute": "computing kernels",

@@ -78,7 +78,7 @@ def test_alerts_that_lead_here_are_marked_here() -> None:
 def test_the_watch_is_as_old_as_the_newest_cycle_of_any_of_its_pods_whatever_nodes_are_chosen(tmp_path: Path) -> None:
     name, job = "tachoscope_watch_last_cycle_timestamp_seconds", 'job="monitoring/tachoscope-agent-watch"'
     planted = {f'{name}{{{job},instance="w1"}}': "0x40", f'{name}{{{job},instance="w2"}}': "0+60x8 480x20"}
-    expr = expression(BOARD, "Last look at all jobs", node="n1")
+    expr = expression(BOARD, "Last analysis of all jobs", node="n1")
 
     assert differs(tmp_path, expr, planted, {"{}": 120.0}, at="10m") == ""
 
