@@ -17,6 +17,7 @@ SWITCH = "TACHOSCOPE_NATIVE"
 MODULES: dict[str, str] = {
     "tachoscope.sampling.native_stacks": "lines of a running thread, exact in pure Python",
     "tachoscope_analyzers.trace.reading._scan": "text of traces to columns",
+    "tachoscope.training._steps": "steps and phases of a training",
 }
 """Each with what it does; `hatch_build.py` compiles the C file of that name."""
 

@@ -23,12 +23,16 @@ from tachoscope.patches.wrap import Function, call_guarded, timed_as_phase, wrap
 from tachoscope.sampling import loader_workers
 from tachoscope.sampling.model_calls import ModelCalls
 from tachoscope.timing import phases
+from tachoscope.training.compiled_steps import Kind, gate, open_gates
 from tachoscope.training.probe import Probe
 
 
 def install(probe: Probe, torch: ModuleType) -> None:
     """Wrap torch for `probe`; called once a process."""
-    probe.report_models(ModelCalls(probe, torch))
+    open_gates(torch.is_grad_enabled)
+    models = ModelCalls(probe, torch)
+    models.call = gate(Kind.CALL_MODEL, models.call, probe.stop_after_fault)  # type: ignore[method-assign]
+    probe.report_models(models)
     _loaders(probe)
     _backward(probe, torch)
     _optimizers(probe)
@@ -71,12 +75,17 @@ def _loaders(probe: Probe) -> None:
                     else:
                         if not machine.timeline.evaluating:
                             probe.loaders.batch_given(self, batch)
-                        samples = getattr(getattr(self, "_index_sampler", None), "batch_size", 0) or 0
-                        machine.batch_end(samples, elements_of(batch))
+                        machine.batch_end(_samples_of(self), elements_of(batch))
                 except Exception as error:
                     probe.stop_after_fault(error)
 
-        return next_batch
+        def first_batch(iterator: Any, batch: object) -> int:
+            probe.loaders.batch_given(iterator, batch)
+            return _samples_of(iterator)
+
+        return gate(
+            Kind.NEXT_BATCH, next_batch, probe.stop_after_fault, original, first_batch=first_batch, elements_of=elements_of
+        )
 
     wrap(dataloader._BaseDataLoaderIter, "__next__", next_of)
     _workers(probe, dataloader)
@@ -113,6 +122,11 @@ def _workers(probe: Probe, dataloader: ModuleType) -> None:
 
     wrap(dataloader._MultiProcessingDataLoaderIter, "__init__", opened)
     wrap(dataloader._utils.worker, "_worker_loop", sampled)
+
+
+def _samples_of(iterator: Any) -> int:
+    """Return the samples in each batch of a loader's iterator; 0: it does not say."""
+    return getattr(getattr(iterator, "_index_sampler", None), "batch_size", 0) or 0
 
 
 _SEQUENCES = (list, tuple)
@@ -157,7 +171,7 @@ def _backward(probe: Probe, torch: ModuleType) -> None:
                 except Exception as error:
                     probe.stop_after_fault(error)
 
-        return backward
+        return gate(Kind.BACKWARD, backward, probe.stop_after_fault, original)
 
     wrap(torch.autograd, "backward", backward_of)
 
@@ -192,8 +206,8 @@ def _optimizers(probe: Probe) -> None:
         except Exception as error:
             probe.stop_after_fault(error)
 
-    register_optimizer_step_pre_hook(before)
-    register_optimizer_step_post_hook(after)
+    register_optimizer_step_pre_hook(gate(Kind.BEFORE_OPTIMIZER, before, probe.stop_after_fault))
+    register_optimizer_step_post_hook(gate(Kind.AFTER_OPTIMIZER, after, probe.stop_after_fault))
 
 
 def _closure(probe: Probe, original: Function) -> Function:

@@ -31,6 +31,9 @@ class Steps(Protocol):
     """What is told of outermost calls."""
 
     has_models: bool
+    model_calls: int
+    inside_model: bool
+    models_known: bool
 
     def model_begin(self, module: Any) -> bool: ...
     def model_begin_without_gradients(self, module: Any) -> bool: ...
@@ -61,11 +64,15 @@ class ModelCalls:
         self._module_class = torch.nn.Module
         self._original: Function = torch.nn.Module.__call__
         self._discovering = False
-        self._inside = False
         self._classes: dict[Any, Function | None] = {}
-        self._calls = self._steps_with = self._steps_without = self._discoveries = 0
+        self._steps_with = self._steps_without = self._discoveries = 0
         global CALLS  # where the `__call__` of a class finds it: see `_reporting`
         CALLS = self
+
+    @property
+    def known(self) -> bool:
+        """Whether classes are no longer looked for."""
+        return not self._discovering
 
     def look_for_models(self) -> None:
         """Find the classes of the outermost calls in the next few steps."""
@@ -73,12 +80,13 @@ class ModelCalls:
             return
         self._discoveries += 1
         self._steps_with = self._steps_without = 0
-        self._discovering = True
+        self._set_discovering(discovering=True)
         self._module_class.__call__ = _DISCOVERING
 
     def step_ended(self, step: FinishedStep) -> None:
         """A step ended: with enough of them the classes are known; without any call the models may be others now."""
-        calls, self._calls = self._calls, 0
+        machine = self._watcher.machine
+        calls, machine.model_calls = machine.model_calls, 0
         if calls > MOST_CALLS_A_BACKWARD and calls > MOST_CALLS_A_BACKWARD * step.backward_calls:
             self.stop()
             self._discoveries = MOST_DISCOVERIES
@@ -106,27 +114,27 @@ class ModelCalls:
     def call(self, module: Any, function: Function, args: Any, kwargs: Any) -> Any:
         """Call the function of a module, reported if it is the outermost."""
         watcher = self._watcher
-        if self._inside or get_ident() != watcher.thread_ident:
+        machine = watcher.machine
+        if machine.inside_model or get_ident() != watcher.thread_ident:
             return function(module, *args, **kwargs)
         entered = False
         try:
-            machine = watcher.machine
             if not self._grad_enabled():
                 entered = machine.model_begin_without_gradients(module)
             elif machine.model_begin(module):
                 entered = True
-                self._calls += 1
+                machine.model_calls += 1
                 if self._discovering or not self.active:
                     self._watch_class(type(module))
         except Exception as error:
             watcher.stop_after_fault(error)
         if not entered:
             return function(module, *args, **kwargs)
-        self._inside = True
+        machine.inside_model = True
         try:
             return function(module, *args, **kwargs)
         finally:
-            self._inside = False
+            machine.inside_model = False
             try:
                 machine.model_end()
             except Exception as error:
@@ -134,7 +142,7 @@ class ModelCalls:
 
     def discover(self, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module while classes are looked for."""
-        if not self._discovering or self._inside or get_ident() != self._watcher.thread_ident:
+        if not self._discovering or self._watcher.machine.inside_model or get_ident() != self._watcher.thread_ident:
             return self._original(module, *args, **kwargs)
         self._module_class.__call__ = self._original
         try:
@@ -155,8 +163,12 @@ class ModelCalls:
     def _set_active(self, *, active: bool) -> None:
         self.active = self._watcher.machine.has_models = active
 
+    def _set_discovering(self, *, discovering: bool) -> None:
+        self._discovering = discovering
+        self._watcher.machine.models_known = not discovering
+
     def _stop_discovering(self) -> None:
-        self._discovering = False
+        self._set_discovering(discovering=False)
         if self._module_class.__call__ is _DISCOVERING:
             self._module_class.__call__ = self._original
 

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +53,8 @@ class Outbox:
         self._lock = threading.Lock()
         self._writing_thread = 0
         self._queue: deque[tuple[FinishedStep, dict[str, float]] | list[_PendingRecord]] = deque()
+        self.take_steps: Callable[[], list[FinishedStep]] = list
+        """Returns steps that ended before those that are put: the compiled machine keeps them itself."""
         self._overflow = self._unwritable = 0
         self._why = ""
         self._early: list[_PendingRecord] | None = [] if waits else None
@@ -69,6 +71,14 @@ class Outbox:
 
     def put(self, step: FinishedStep, device_seconds: dict[str, float]) -> None:
         """Queue a step. The training thread does no more."""
+        self._queue_earlier_steps()
+        self._queue_step(step, device_seconds)
+
+    def _queue_earlier_steps(self) -> None:
+        for step in self.take_steps():
+            self._queue_step(step, {})
+
+    def _queue_step(self, step: FinishedStep, device_seconds: dict[str, float]) -> None:
         if len(self._queue) < MAX_QUEUED_STEPS:
             self._queue.append((step, device_seconds))
         else:
@@ -113,6 +123,7 @@ class Outbox:
 
     def _write_queued(self) -> None:
         offset = time.time() - time.monotonic()
+        self._queue_earlier_steps()
         while self._queue:
             queued = self._queue.popleft()
             if isinstance(queued, list):

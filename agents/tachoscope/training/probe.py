@@ -30,12 +30,12 @@ from tachoscope.spool.outbox import Outbox
 from tachoscope.timing import phases
 from tachoscope.timing.finished_step import FinishedStep
 from tachoscope.timing.procfs import RunDelay
+from tachoscope.training import compiled_steps
 from tachoscope.training import integrity as integrity_checks
 from tachoscope.training import job_started
 from tachoscope.training.collectives import Collectives
 from tachoscope.training.heartbeats import Heartbeats
 from tachoscope.training.loaders import LoaderWatch
-from tachoscope.training.step_machine import StepMachine
 from tachoscope.training.step_records import StepRecords
 from tachoscope_core.records import records
 
@@ -59,7 +59,9 @@ class Probe:
         self.identity = identity
         self.directory = directory
         self.outbox = Outbox(identity, directory, waits=True)  # for this to turn out a process that trains
-        self.machine = StepMachine()
+        self.machine = compiled_steps.new_machine()
+        compiled_steps.watch(self.machine)
+        self.outbox.take_steps = self.machine.take_steps
         self.timeline = self.machine.timeline
         self.step_records = StepRecords(self.outbox)
         self.loop_stacks = LoopStacks(self.machine)
@@ -84,6 +86,7 @@ class Probe:
         """Put who follows the steps where the machine tells them, in the order in which they are told: all of them are here."""
         machine, models = self.machine, self.models
         machine.has_models = models is not None and models.active
+        machine.models_known = models is None or models.known
         machine.device = self.step_records.device
         machine.on_step = (
             *([models.step_ended] if models is not None else []),
@@ -91,6 +94,12 @@ class Probe:
             *([self._check_integrity] if self.integrity is not None else []),
             *([self.profiles.step_ended] if self.profiles.enabled else []),
         )
+        self._set_quick()
+
+    def _set_quick(self) -> None:
+        """Say whether a usual step may be left to the machine: nobody but the records, which are written elsewhere, follows it."""
+        followed = self.machine.device is not None or self.integrity is not None or self.profiles.recording is not None
+        self.machine.quick = self.step_records.written_elsewhere and not followed
 
     def report_models(self, models: ModelCalls) -> None:
         """Have `models` tell the machine of calls of models; called once torch is there."""
@@ -138,9 +147,13 @@ class Probe:
             self.stop_after_fault(error)
 
     def bind(self) -> None:
-        self.thread_ident, self.thread_id = threading.get_ident(), threading.get_native_id()
+        self._watch(threading.get_ident())
+        self.thread_id = threading.get_native_id()
         delay = RunDelay()
         self.machine.restart(delay.read if delay.measured else None)
+
+    def _watch(self, thread_ident: int) -> None:
+        self.thread_ident = self.machine.thread_ident = thread_ident
 
     def gradients_elsewhere(self) -> None:
         """A thread that is not watched is about to compute gradients."""
@@ -168,6 +181,7 @@ class Probe:
         self.outbox.flush()
         self.checkpoints.flush()
         self.profiles.poll()
+        self._set_quick()
 
     # --- records ---------------------------------------------------------------------------------------------------------
 
@@ -185,6 +199,7 @@ class Probe:
             return
         self._sampler = sampler
         self.step_records.written_elsewhere = True
+        self._follow()
 
     def _check_integrity(self, step: FinishedStep) -> None:
         if self.integrity is not None and self.integrity.due(step.number):
@@ -204,7 +219,7 @@ class Probe:
             self.timeline.unwind(0)  # it skips the ends of phases
             raise error
         self.on = False
-        self.thread_ident = 0
+        self._watch(0)
         guard.print_line(f"not watching any longer, a fault of the probe: {type(error).__name__}: {error}")
 
     def on_gc(self, phase: str, info: dict[str, int]) -> None:  # noqa: ARG002  # the signature of gc.callbacks
@@ -259,7 +274,7 @@ class Probe:
         if not self.on:
             return
         self.on = False
-        self.thread_ident = 0
+        self._watch(0)
         if not self.machine.trains:
             return
         for part in (self._stop, self._write_last, self._write_end):

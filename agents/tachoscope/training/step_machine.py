@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tachoscope.timing.device_clock import GAP, HOST_TO_DEVICE
 from tachoscope.timing.finished_step import FinishedStep
@@ -61,6 +61,11 @@ class StepMachine:
         on_step: called with each step that ended, one after the other.
         device: follows what the device does; None: there is none.
         calls: receives where the loop calls from; None: no subscriber.
+        model_calls: outermost calls of models with gradients in this step, as `ModelCalls` counts them.
+        inside_model: one of them is running.
+        models_known: the classes of models are no longer looked for.
+        thread_ident: the thread whose events it is told; 0: none yet.
+        quick: nobody needs a usual step at once, nor more than the step machine to be told of events. Only the compiled one uses this.
     """
 
     __slots__ = (
@@ -76,23 +81,35 @@ class StepMachine:
         "evaluation",
         "gradient_steps",
         "has_models",
+        "inside_model",
+        "model_calls",
+        "models_known",
         "on_first_training",
         "on_step",
+        "quick",
         "rule",
         "steps",
+        "thread_ident",
         "timeline",
         "trains",
         "without_gradients",
     )
 
+    PARTS: ClassVar = (StepRule, EvaluationRule, GradientSteps, StepDetail)
+    """The classes of its rules; the compiled machine has compiled ones."""
+
     def __init__(self, timeline: Timeline | None = None) -> None:
+        rule, evaluation, gradient_steps, detail = self.PARTS
         self.timeline = timeline or Timeline()
-        self.rule = StepRule()
-        self.evaluation = EvaluationRule(self.timeline)
-        self.gradient_steps = GradientSteps()
-        self.detail = StepDetail()
+        self.rule = rule()
+        self.evaluation = evaluation(self.timeline)
+        self.gradient_steps = gradient_steps()
+        self.detail = detail()
         self.steps = 0
-        self.trains = self.without_gradients = self.has_models = False
+        self.trains = self.without_gradients = self.has_models = self.inside_model = False
+        self.models_known = True
+        self.quick = False
+        self.model_calls = self.thread_ident = 0
         self.on_first_training: Callable[[], None] = _nothing
         self.on_step: tuple[Callable[[FinishedStep], None], ...] = ()
         self.device: SegmentFollower | None = None
@@ -369,6 +386,10 @@ class StepMachine:
         self._samples = self._elements = self._backward_calls = 0
         for tell in self.on_step:
             tell(step)
+
+    def take_steps(self) -> list[FinishedStep]:
+        """Return the steps that nobody was told of, oldest first, for any thread: only the compiled machine has some."""
+        return []
 
     def _begin_training(self) -> None:
         self.trains = True

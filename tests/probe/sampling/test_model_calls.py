@@ -26,7 +26,8 @@ class Watcher:
     def __init__(self) -> None:
         self.thread_ident = threading.get_ident()
         self.machine = self
-        self.has_models = False
+        self.has_models = self.inside_model = False
+        self.models_known, self.model_calls = True, 0
         self.begun: list[str] = []
         self.ended = 0
         self.calls = ModelCalls(self, torch)

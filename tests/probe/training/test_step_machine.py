@@ -1,4 +1,7 @@
-"""Which events of a loop end a step, and to which phase the time between them goes: sequences of events, and no torch."""
+"""Which events of a loop end a step, and to which phase the time between them goes: sequences of events, and no torch.
+
+All of it is asked of the Python machine and of the compiled one, which must not differ in anything.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,41 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tachoscope.timing import phases
 from tachoscope.timing.finished_step import FinishedStep
 from tachoscope.timing.phases import Timeline
 from tachoscope.training import step_machine
+from tachoscope.training.compiled_steps import MODULE, new_machine
 from tachoscope.training.step_machine import StepMachine
+from tachoscope_core.native import native
 
 PROBE = str(Path(step_machine.__file__).parents[1])
-MOST_CALLS = 25
-"""Functions of the probe that a step calls, without those of wrappers and followers: after a step's computing each costs about a
+MOST_CALLS = {"python": 25, "compiled": 0}
+"""Python functions of the probe that a step calls, without those of wrappers and followers: after a step's computing each costs about a
 microsecond. One more is to be worth that.
 """
+
+
+def python_machine(clock: Callable[[], int], cpu_clock: Callable[[], int]) -> StepMachine:
+    return StepMachine(Timeline(clock, cpu_clock))
+
+
+MACHINES = {"python": python_machine, "compiled": new_machine}
+
+
+def needs_compiled() -> None:
+    if native(MODULE).module is None:
+        pytest.skip(f"the native module is {native(MODULE).reason}")
+
+
+@pytest.fixture(params=MACHINES, scope="module", autouse=True)
+def kind(request: pytest.FixtureRequest) -> None:
+    if request.param == "compiled":
+        needs_compiled()
+    Loop.kind = request.param
 
 
 class Loader:
@@ -39,9 +63,11 @@ class Model:
 class Loop:
     """Tells a machine the events of a loop; each of the four things that take time takes one nanosecond."""
 
-    def __init__(self, *, models_are_seen: bool = True) -> None:
+    kind = "python"
+
+    def __init__(self, *, models_are_seen: bool = True, kind: str = "") -> None:
         self.now = 0
-        self.machine = StepMachine(Timeline(lambda: self.now, lambda: 0))
+        self.machine = MACHINES[kind or Loop.kind](lambda: self.now, lambda: self.now // 3)
         self.machine.has_models = models_are_seen
         self.steps: list[FinishedStep] = []
         self.machine.on_step = (self.steps.append,)
@@ -307,7 +333,7 @@ def test_a_plain_step_makes_few_calls() -> None:
     sys.setprofile(None)
 
     assert len(loop.steps) == 201
-    assert len(calls) <= MOST_CALLS, calls
+    assert len(calls) <= MOST_CALLS[Loop.kind], calls
 
 
 EVENTS: list[Callable[[Loop], None]] = [
@@ -350,3 +376,23 @@ def test_whatever_the_order_of_events_nothing_raises_and_all_time_is_in_one_phas
     assert sum(step.wall_total for step in loop.steps) == loop.now
     assert all(sum(step.wall) == step.wall_total and min(step.wall) >= 0 for step in loop.steps)
     assert [step.number for step in loop.steps] == list(range(1, len(loop.steps) + 1))
+
+
+@settings(max_examples=400)
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9)), max_size=80), st.booleans(), st.integers(0, 4))
+def test_the_compiled_machine_and_the_python_one_tell_the_same_steps_and_are_in_the_same_phase(
+    events: list[tuple[Callable[[Loop], None], int]], models_are_seen: bool, usual_steps: int
+) -> None:
+    needs_compiled()
+    loops = [Loop(models_are_seen=models_are_seen, kind=kind) for kind in MACHINES]
+    for loop in loops:
+        for _ in range(usual_steps):
+            loop.step()
+    for event, passed in events:
+        for loop in loops:
+            loop.now += passed
+            event(loop)
+        python, compiled = (loop.machine for loop in loops)
+        assert (python.phase, python.timeline.phase_now, python.steps) == (compiled.phase, compiled.timeline.phase_now, compiled.steps)
+        assert python.steps_in_parameters == compiled.steps_in_parameters
+    assert loops[0].steps == loops[1].steps
