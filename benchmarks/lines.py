@@ -27,6 +27,7 @@ from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.storage.store import Store
 
 SCRIPT = Path(__file__).with_name("lines_loops.py")
+PY_SPY = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}") or ""
 LOOPS = ("tokenizer", "numpy", "generator", "workers", "sleep", "file", "queue", "evaluation")
 
 
@@ -37,8 +38,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="how long each loop trains")
     parser.add_argument("--write", action="store_true", help="write the table into docs/develop/measurements.md")
     options = parser.parse_args()
-    if shutil.which("py-spy", path=str(Path(sys.executable).parent)) is None:
-        parser.error("py-spy is not beside this interpreter: pip install py-spy")
+    if not PY_SPY:
+        parser.error("py-spy is neither beside this interpreter nor on the path: pip install py-spy")
     rows = [compare(loop, options.seconds) for loop in options.only]
     text = "\n".join(
         [
@@ -76,7 +77,7 @@ def record(loop: str, seconds: float, folder: Path) -> tuple[Counter[str], Count
             raise SystemExit(f"{loop}: the loop ended with exit code {child.returncode} before it trained")
         time.sleep(0.05)
     pid = (folder / "ready").read_text()
-    spy = [str(bin_folder / "py-spy"), "record", "--pid", pid, "--subprocesses", "--nonblocking", "--idle", "--rate", "50"]
+    spy = [PY_SPY, "record", "--pid", pid, "--subprocesses", "--nonblocking", "--idle", "--rate", "50"]
     watched = subprocess.Popen(
         [*spy, "--format", "raw", "--duration", "10000", "--output", str(folder / "raw")], stderr=subprocess.DEVNULL
     )
