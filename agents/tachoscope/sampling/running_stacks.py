@@ -34,6 +34,10 @@ class RunningStacks:
         """Return the stacks taken since the last call. Thread-safe."""
         return self._unlocked.drain() or self._signalled.drain()
 
+    def dropped(self) -> int:
+        """Return how many stacks were dropped since the start: what was read was none, or the thread waited by then."""
+        return self._unlocked.dropped()
+
     def stop(self) -> None:
         """Stop."""
         self._unlocked.stop()

@@ -7,7 +7,8 @@ interpreter's lock away: there the lines come from `running_stacks`, by the thre
 Signals of a heartbeat are sums over its window: `process_cpu_seconds`, `worker_cpu_seconds` and `worker_seconds` (loader workers:
 CPU used, and number x time), `pressure_{cpu,io,memory}_seconds`, `idle_core_seconds` and `busy_core_seconds` (the host's),
 `read_bytes` (system calls) and `storage_read_bytes`, `involuntary_switches`, `major_faults`; `ticks`, how often it looked,
-`late_ticks` and `late_seconds`, when it could do so only later, though it had a core: another thread held the interpreter's lock.
+`late_ticks` and `late_seconds`, when it could do so only later, though it had a core: another thread held the interpreter's lock;
+`dropped_stacks`, of a running thread, that could not be read.
 
 Levels at its end: `workers`, the number of loader workers, `worker_bytes`, the memory that one of them shares with nobody,
 `gradient_bytes`, what `DistributedDataParallel` exchanges each step,
@@ -104,7 +105,7 @@ class Sampler:
         self._worker_cpu_seconds = 0.0
         self._late_ticks = 0
         self._late_seconds = 0.0
-        self._ticks_before = 0
+        self._ticks_before = self._dropped_before = 0
 
     def start(self) -> None:
         """Begin to sample; called on the training thread."""
@@ -223,6 +224,8 @@ class Sampler:
         signals["ticks"] = self._ticks - self._ticks_before
         signals["late_ticks"], signals["late_seconds"] = self._late_ticks, self._late_seconds
         self._ticks_before, self._late_ticks, self._late_seconds = self._ticks, 0, 0.0
+        dropped = self._running.dropped()
+        signals["dropped_stacks"], self._dropped_before = max(dropped - self._dropped_before, 0), dropped
         signals["workers"] = self._workers
         if self._workers:
             signals["worker_cpu_seconds"] = self._worker_cpu_seconds

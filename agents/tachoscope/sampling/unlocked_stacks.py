@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType, MemberDescriptorType
 from typing import Any
@@ -35,6 +36,7 @@ class UnlockedStacks:
         self._watched = watched
         self._every_seconds = every_seconds
         self._codes: dict[int, CodeType] = {}
+        self._draining = threading.Lock()  # codes come with the first sample that has them
         self._phases = tuple(range(len(PHASES)))
 
     def start(self) -> bool:
@@ -55,7 +57,11 @@ class UnlockedStacks:
         return self.on
 
     def drain(self) -> list[StackSample]:
-        """Return the stacks taken since the last call."""
+        """Return the stacks taken since the last call. Thread-safe."""
+        with self._draining:
+            return self._drain()
+
+    def _drain(self) -> list[StackSample]:
         codes, samples, oldest, lives = self._native.drain() if self.on else ((), (), 0, True)
         self._codes.update((number, _stand_in(*of)) for number, *of in codes)
         found = [
@@ -68,9 +74,9 @@ class UnlockedStacks:
             self.stop()
         return found
 
-    def dropped(self) -> dict[str, int]:
-        """Return how many samples were dropped so far, by reason."""
-        return {reason: count for reason, count in self._native.counts().items() if reason != "taken"} if self.on else {}
+    def dropped(self) -> int:
+        """Return how many stacks could not be read, or were not in time, since the start."""
+        return sum(count for reason, count in self._native.counts().items() if reason != "taken") if self.on else 0
 
     def stop(self) -> None:
         """Stop; from any thread, in the process that started."""

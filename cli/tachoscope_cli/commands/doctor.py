@@ -14,6 +14,7 @@ from typing import Literal
 from rich.table import Table
 from rich.text import Text
 
+from tachoscope.sampling import unlocked_stacks
 from tachoscope.spool.writer import MIN_FREE_BYTES, MIN_FREE_SHARE
 from tachoscope.timing import procfs
 from tachoscope_cli.common.answers import Check, Examined
@@ -33,6 +34,7 @@ def examine(store_url: str) -> Examined:
         _check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}"),
         *_packages(),
         _native(),
+        _running_lines(),
         _spool(spool.default_root()),
         _store(store_url),
         _agent(spool.default_root()),
@@ -87,6 +89,12 @@ def _native() -> Check:
     if absent:
         return _check("native modules", "no", f"Python does the same work, slower: {', '.join(absent)}")
     return _check("native modules", "ok", ", ".join(one.does for one in modules))
+
+
+def _running_lines() -> Check:
+    if reason := unlocked_stacks.why_not():
+        return _check("lines", "no", f"of a running thread by signals, in a tight loop perhaps the neighbouring line: {reason}")
+    return _check("lines", "ok", "of a running thread, read without the interpreter's lock")
 
 
 def _existing(path: Path) -> Path:

@@ -218,8 +218,9 @@ def caught():
 
 seen = [0]
 done = threading.Event()
+threading.excepthook = lambda failure: (sys.excepthook(*failure[:3]), os._exit(1))
 assert stacks.start(), stacks.reason
-helpers = [threading.Thread(target=target) for target in (other_threads, restart, restart)]
+helpers = [threading.Thread(target=target, daemon=True) for target in (other_threads, restart, restart)]
 for helper in helpers: helper.start()
 work = [lambda: deep(5000), lambda: list(nested(100)), lambda: [Cycle() for _ in range(100)], churn, caught, gc.collect]
 end = time.thread_time() + float(sys.argv[1])
