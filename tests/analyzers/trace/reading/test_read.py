@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,17 @@ def test_every_recorded_trace_is_what_a_second_reader_finds(name: str) -> None:
         one.get("name", "") for one in truth.outside.get("deviceProperties", [])
     ]
     assert trace.meta.base_nanoseconds == int(truth.outside.get("baseTimeNanoseconds", 0))
+
+
+def test_files_that_threads_read_at_the_same_time_are_what_each_is_alone(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.json" for number in range(8)]
+    for number, path in enumerate(paths):
+        found = planted()
+        found.op(f"op of {number}", 1_713_219_600_000_000_000, 1000 * number)
+        path.write_text(found.text())
+    with ThreadPoolExecutor(4) as pool:
+        for path, trace in zip(paths, pool.map(read, paths), strict=True):
+            same(trace, independent(path))
 
 
 def test_a_trace_in_nanoseconds_keeps_every_time_stamp() -> None:
