@@ -138,7 +138,7 @@ class JobLooks:
         self, now: float, pool: Executor, live: Mapping[str, LiveJob], jobs: Sequence[str], settled: Collection[str]
     ) -> Iterator[JobView | Failed]:
         asked = [(job, _without_rows(live.get(job)), self._objects(job), job in settled) for job in jobs]
-        documents = pool.map(functools.partial(_look, self._url, now, self._over), asked, chunksize=_AT_ONCE)
+        documents = pool.map(functools.partial(_judge, self._url, now, self._over), asked, chunksize=_AT_ONCE)
         for job, document in zip(jobs, documents, strict=True):
             if isinstance(document, str):
                 yield Failed(job, document)
@@ -178,7 +178,7 @@ def _without_rows(live: LiveJob | None) -> LiveJob | None:
     return msgspec.structs.replace(live, rows=[]) if live is not None else None
 
 
-def _look(url: str, now: float, over: float, asked: tuple[str, LiveJob | None, str, bool]) -> bytes | str:
+def _judge(url: str, now: float, over: float, asked: tuple[str, LiveJob | None, str, bool]) -> bytes | str:
     """Return a look as JSON, nothing where there is none, or why it could not be had."""
     job, live, before, settled = asked
     try:

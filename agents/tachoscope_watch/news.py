@@ -15,7 +15,7 @@ EVERY_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _JobState:
     """A job as it was when it last did something new.
 
     Attributes:
@@ -39,7 +39,7 @@ class JobNews:
 
     def __init__(self, over: float) -> None:
         self._over = over
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _JobState] = {}
 
     def keep_only(self, jobs: Container[str]) -> None:
         """Forget all other jobs."""
@@ -61,13 +61,13 @@ class JobNews:
         covered = not known.since or last.report.window.end >= known.since + self._over
         return covered and turn(live.job, now) == turn(live.job, last.judged)
 
-    def _note(self, live: LiveJob, recent: RecentTime, *, first: bool) -> _Known:
+    def _note(self, live: LiveJob, recent: RecentTime, *, first: bool) -> _JobState:
         known = self._known.get(live.job)
         who = (live.attempt, live.world_size, live.state, [(rank.status.rank, rank.status.ended) for rank in live.ranks])
         if known is None:
-            self._known[live.job] = _Known(0.0 if first else recent.until, who, live.events, recent)
+            self._known[live.job] = _JobState(0.0 if first else recent.until, who, live.events, recent)
         elif (known.who, known.events) != (who, live.events) or moved(known.recent, recent):
-            self._known[live.job] = _Known(recent.until, who, live.events, recent)
+            self._known[live.job] = _JobState(recent.until, who, live.events, recent)
         return self._known[live.job]
 
 

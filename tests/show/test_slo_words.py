@@ -75,9 +75,9 @@ def test_what_is_measured_of_the_period_is_cut_and_a_stop_is_told() -> None:
     assert slo_words.coverage(replace(BUDGET, coverage=1.0)) == "100 %"
     assert slo_words.coverage(replace(BUDGET, coverage=0.5, recent=False)) == "50 %, not in the last hour"
     assert slo_words.coverage(replace(BUDGET, coverage=0.0, recent=False)) == "0 %"
-    assert slo_words.is_thin(replace(BUDGET, coverage=0.5))
-    assert slo_words.is_thin(replace(BUDGET, recent=False))
-    assert not slo_words.is_thin(BUDGET)
+    assert slo_words.has_few_events(replace(BUDGET, coverage=0.5))
+    assert slo_words.has_few_events(replace(BUDGET, recent=False))
+    assert not slo_words.has_few_events(BUDGET)
 
 
 def test_an_overdrawn_budget_is_negative_and_a_hopeless_one_a_factor() -> None:

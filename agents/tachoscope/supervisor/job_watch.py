@@ -124,7 +124,7 @@ class JobWatch:
         self._recent.extend(step_seconds)
         self.exits.follow(process.writer, process.pid)
 
-    def saw_alive(self, unix_seconds: float) -> None:
+    def mark_alive(self, unix_seconds: float) -> None:
         """Mark every process that has not exited as alive."""
         for process in self.processes.values():
             if not process.gone_time:

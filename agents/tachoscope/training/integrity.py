@@ -85,7 +85,7 @@ class Checks:
         if self._broken:
             return None
         try:
-            return self._look()
+            return self._check()
         except Exception as error:
             if guard.is_of_the_job(error):
                 raise
@@ -93,7 +93,7 @@ class Checks:
             guard.print_line(f"no more integrity checks: {type(error).__name__}: {error}")
             return None
 
-    def _look(self) -> dict[str, Any] | None:
+    def _check(self) -> dict[str, Any] | None:
         begin = time.monotonic()
         parameters = list(self._parameters())
         if not parameters:

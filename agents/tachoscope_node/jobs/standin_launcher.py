@@ -99,12 +99,12 @@ class StandInLauncher:
                     self._release(job.name, "left", "a launcher watches it")
                 continue
             if not job.launcher and now - self._seen[job.name] >= SETTLE_SECONDS and _works(job):
-                self._hold(job, now, unix_seconds)
+                self._start_watching(job, now, unix_seconds)
         for name, held in list(self._held.items()):
             if all_read(name):
-                self._judge(name, held, now, unix_seconds)
+                self._write_events(name, held, now, unix_seconds)
 
-    def _hold(self, job: Job, now: float, unix_seconds: float) -> None:
+    def _start_watching(self, job: Job, now: float, unix_seconds: float) -> None:
         running = job.running()
         watch = JobWatch(self._hang_seconds)
         for rank in running:
@@ -123,8 +123,8 @@ class StandInLauncher:
         attempt = min((rank.attempt for rank in job.running()), default=0)
         return OutsideRecords(self.directory, job.name, attempt, host=self._host)
 
-    def _judge(self, name: str, held: _HeldJob, now: float, unix_seconds: float) -> None:
-        held.watch.saw_alive(unix_seconds)
+    def _write_events(self, name: str, held: _HeldJob, now: float, unix_seconds: float) -> None:
+        held.watch.mark_alive(unix_seconds)
         for event in held.watch.new_events(now):
             if event.kind is not None:
                 record = held.records.write(event.kind, **event.fields)

@@ -66,7 +66,7 @@ class Profiler:
         self._monotonic = monotonic
         self._automatic = automatic
         look = _LOOK_SECONDS if store.local else _LOOK_REMOTE_SECONDS
-        self._look_seconds = look
+        self._poll_seconds = look
         self._place = RecordingPlace(
             store=store,
             node=node,
@@ -80,11 +80,11 @@ class Profiler:
         self._sockets: list[Path | None] = [None, *map(Path, settings.sockets)]
         self._endpoints: dict[Path | None, Endpoint] = {}
         self._open_at = 0.0
-        self._look_at: dict[str, float] = {}
+        self._poll_at: dict[str, float] = {}
         self._seen: dict[tuple[str, str], None] = {}
         self._recordings: dict[str, Recording] = {}
         self._step_seconds: dict[str, float] = {}
-        self._told: set[tuple[str, int]] = set()
+        self._announced: set[tuple[str, int]] = set()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -122,10 +122,10 @@ class Profiler:
         """Look for requests, and advance those accepted."""
         self._open_endpoints()
         jobs = self.clients.jobs()
-        self._tell_of(jobs)
+        self._announce(jobs)
         for job, ranks in jobs.items():
             try:
-                self._look(job, ranks)
+                self._poll_requests(job, ranks)
                 if self._automatic is not None and 0 in ranks and job not in self._recordings:
                     self._ask_by_itself(job, self._automatic)
             except TachoscopeError as error:
@@ -158,19 +158,19 @@ class Profiler:
         recording = self._recordings.get(who.job)
         return recording.order(who, self._clock()) if recording is not None else ""
 
-    def _tell_of(self, jobs: Mapping[str, Mapping[int, ClientProcess]]) -> None:
+    def _announce(self, jobs: Mapping[str, Mapping[int, ClientProcess]]) -> None:
         """Log once under which name a job can be profiled, if the user did not choose the name."""
-        new = {(job, rank) for job, ranks in jobs.items() for rank in ranks} - self._told
+        new = {(job, rank) for job, ranks in jobs.items() for rank in ranks} - self._announced
         for job in sorted({job for job, _ in new}):
             ranks = ", ".join(str(rank) for rank in sorted(jobs[job]))
             self._log.info(f"job {job} can be profiled on demand, ranks {ranks}: tachoscope profile --job {job} --steps 5")
-        self._told = (self._told | new) if len(self._told) < _MAX_SEEN else set(new)
+        self._announced = (self._announced | new) if len(self._announced) < _MAX_SEEN else set(new)
 
-    def _look(self, job: str, ranks: Mapping[int, ClientProcess]) -> None:
+    def _poll_requests(self, job: str, ranks: Mapping[int, ClientProcess]) -> None:
         now = self._clock()
-        if now < self._look_at.get(job, 0.0) or job in self._recordings:
+        if now < self._poll_at.get(job, 0.0) or job in self._recordings:
             return
-        self._look_at[job] = now + self._look_seconds
+        self._poll_at[job] = now + self._poll_seconds
         for request_id in profile_requests.ids(self._store, job, since=now - EXPIRY_SECONDS):
             if (job, request_id) in self._seen or job in self._recordings:
                 continue

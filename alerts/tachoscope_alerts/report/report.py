@@ -171,10 +171,10 @@ def _never_open(gate: Gate) -> str:
 
 
 def _since(gate: Gate) -> str:
-    return f" for over {_said(gate.since_seconds)}" if gate.since_seconds else ""
+    return f" for over {_rounded_duration(gate.since_seconds)}" if gate.since_seconds else ""
 
 
-def _said(seconds: float) -> str:
+def _rounded_duration(seconds: float) -> str:
     """Return a length of time, cut to whole minutes or hours where it is long."""
     unit = HOUR if seconds >= 10 * HOUR else 60.0 if seconds >= 120 else 1.0
     return duration(seconds // unit * unit)
@@ -241,7 +241,7 @@ def _burn(plan: _Plan, tier: Tier, of_length: dict[float, EventSums]) -> Burn:
     held = []
     if tier.severity == "ticket" and long.evaluations < HISTORY * seconds / plan.timing.interval:
         history = long.evaluations * plan.timing.interval
-        held.append(f"needs {_said(HISTORY * seconds)} of history, has {_said(history)}")
+        held.append(f"needs {_rounded_duration(HISTORY * seconds)} of history, has {_rounded_duration(history)}")
     if long.bad * plan.timing.interval < least_bad(slo, plan.timing):
         what = "minutes" if isinstance(slo.indicator, Slices) else "events"
         held.append(f"needs {slo.least_bad_events:g} bad {what}")

@@ -40,7 +40,7 @@ class Idle:
 def advice(found: Idle) -> Advised:
     """Return what is missing in place of workers, as far as it can be told, and how to see whether a change helped."""
     wait = found.step - found.rest
-    idle = f"{count(found.workers, 'worker')} {'is' if found.workers == 1 else 'are'} idle in {percent(found.idle)} of the looks"
+    idle = f"{count(found.workers, 'worker')} {'is' if found.workers == 1 else 'are'} idle in {percent(found.idle)} of the samples"
     head = f"not more workers: while training waits ({time(wait)} a step), {idle}. "
     if wait <= threshold("handover_spread") * found.handover:
         return _handover(found, head)

@@ -79,7 +79,7 @@ def ending(
     if command is not None and command.status == "completed":
         return AttemptEnding("completed", "")
     hang = final_hang(run, job, clock, normal)
-    lasts = last and command is None and bool(_said(run, job, clock, normal)) and not _somebody_gone(run)
+    lasts = last and command is None and bool(_hang_records(run, job, clock, normal)) and not _somebody_gone(run)
     if last and command is None and _running(run, job, clock, normal, now):
         return _running_on(hang if lasts else None)
     culprit, at = _first_gone(gone_badly or run.processes)
@@ -116,7 +116,7 @@ def with_hang_until(run: Run, job: JobRecords, clock: Clock, normal: HangThresho
     A process that is stopped writes nothing, and its last word is not its end. Where nothing was heard of the attempt for long, it
     lasts until that was said of it.
     """
-    said = _said(run, job, clock, normal)
+    said = _hang_records(run, job, clock, normal)
     if not said or _somebody_gone(run):
         return run
     heard = _running(run, job, clock, normal, now)
@@ -128,7 +128,7 @@ def _somebody_gone(run: Run) -> bool:
     return any(process.ended is not None or process.failed is not None for process in run.processes)
 
 
-def _said(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -> list[records.WorkerHung]:
+def _hang_records(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -> list[records.WorkerHung]:
     """Return the watchers' hang records that began with the attempt's last finished step."""
     ends = [process.last_step_end for process in run.processes if process.last_step_end is not None]
     if not ends:
@@ -149,7 +149,7 @@ def final_hang(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold) -
         return None
     since = max(ends)
     until = min(process.end for process in run.processes)
-    said = [row for row in _said(run, job, clock, normal) if clock.seconds(row.since_time) <= until]
+    said = [row for row in _hang_records(run, job, clock, normal) if clock.seconds(row.since_time) <= until]
     if until - since < normal.hang_seconds and not (said and until > since):
         return None
     if any(at_work(process, since, process.end) for process in run.processes):
@@ -206,7 +206,9 @@ def _told_to_go(process: RankProcess) -> bool:
 
 
 def _running(run: Run, job: JobRecords, clock: Clock, normal: HangThreshold, now: float) -> bool:
-    last = max([process.last for process in run.processes] + [clock.unix_seconds(row) for row in _said(run, job, clock, normal)])
+    last = max(
+        [process.last for process in run.processes] + [clock.unix_seconds(row) for row in _hang_records(run, job, clock, normal)]
+    )
     return clock.seconds(now) - last < RUNNING_SECONDS and not any(process.failed for process in run.processes)
 
 

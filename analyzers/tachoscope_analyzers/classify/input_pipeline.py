@@ -187,7 +187,7 @@ def _evidence(loader: Loader, job: JobRecords, steps: Steps, ranks: list[int]) -
                 threshold=threshold("idle_workers_ratio"),
                 comparison=">=",
                 unit="ratio",
-                source=f"{loader.kinds.total()} looks while training waits",
+                source=f"{loader.kinds.total()} samples while training waits",
             )
         )
     cores = cores_of(job, steps)

@@ -48,7 +48,7 @@ def missing(steps: Steps) -> dict[str, str]:
     return found | ({} if steps.loader_seen else dict.fromkeys(_INPUT, "time within tachoscope.phase('data_wait')"))
 
 
-def believable(candidates: Iterable[Candidate], steps: Steps) -> list[Candidate]:
+def without_unmeasured(candidates: Iterable[Candidate], steps: Steps) -> list[Candidate]:
     """Return the candidates without time that is only not measured, and without advice on torch's loaders."""
     if torch_trains(steps):
         return list(candidates)

@@ -67,7 +67,7 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
     uneven = data_imbalance.classify(steps, np.maximum(late - memory.seconds, 0.0), split)
     by_themselves = stragglers.candidates(job, steps, split, memory.seconds + uneven.seconds)
     if stages is None and attribution.is_declared(steps):
-        by_themselves = [attribution.accuses_nobody(one) for one in by_themselves]
+        by_themselves = [attribution.without_blamed_rank(one) for one in by_themselves]
     gpus = gpu_losses.classify(job, steps, split, by_themselves)
     moving, judged = communication.candidates(job, steps, split, flows)
 
@@ -94,8 +94,8 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
 def _with_advice(found: list[Candidate], job: JobRecords, steps: Steps, split: Losses, unmeasured: set[str]) -> list[Candidate]:
     """Return the candidates with speed-up and advice, without unmeasured look-alikes."""
     found = [_without_unmeasured_alternative(one, unmeasured) for one in found]
-    found = unmeasured_waiting.believable(found, steps, split)
-    return outside_torch.believable(advised([_with_speedup(one, steps, split) for one in found], job, steps, split), steps)
+    found = unmeasured_waiting.without_unmeasured(found, steps, split)
+    return outside_torch.without_unmeasured(advised([_with_speedup(one, steps, split) for one in found], job, steps, split), steps)
 
 
 def _without_unmeasured_alternative(candidate: Candidate, unmeasured: set[str]) -> Candidate:

@@ -38,7 +38,7 @@ def attribute(steps: Steps) -> Losses:
     return shared(steps) if steps.waiting_unmeasured else losses.attribute(steps)
 
 
-def believable(candidates: Sequence[Candidate], steps: Steps, split: Losses) -> list[Candidate]:
+def without_unmeasured(candidates: Sequence[Candidate], steps: Steps, split: Losses) -> list[Candidate]:
     """Return the candidates that are left without the waiting, and what is left of the step.
 
     Where it is not known what a device did in a step, what its host did meanwhile says nothing.

@@ -1,4 +1,4 @@
-"""`tachoscope serving`: looks at a live inference server for a while, and judges what was seen."""
+"""`tachoscope serving`: samples a live inference server for a while, and judges what was seen."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _PATIENCE_SECONDS = 5.0
 _MOST_BYTES = 8 << 20
 """Upper limit of a page. A server of vLLM 0.32 has 50 KB for each engine."""
 _MOST_KEPT_BYTES = 80 << 20
-"""Of all looks together, in memory: of one engine of vLLM at a look a second those of almost an hour and a half."""
+"""Of all samples together, in memory: almost an hour and a half of one engine of vLLM at a sample a second."""
 _HEAD_BYTES = 400
-"""What a recording has beside the page of a look."""
+"""What a recording has in addition to the page of a sample."""
 
-Look = tuple[Snapshot, str]
+Sample = tuple[Snapshot, str]
 """What was seen, and the page that it was read from."""
 
 
 def analyze(options: ServingOptions, console: Console) -> Report:
-    """Look, and judge. An interrupt ends the looking early; what was seen until then is judged.
+    """Sample a server and analyze it. An interrupt ends the sampling early; what was seen until then is judged.
 
     Raises:
         TachoscopeError: the server never answered, its page is not understood, or nothing happened on it.
@@ -59,38 +59,38 @@ def analyze(options: ServingOptions, console: Console) -> Report:
         raise TachoscopeError(f"--for {options.for_} is too short to observe any requests", fix="--for 60s")
     if options.prometheus:
         return _of_prometheus(options, seconds)
-    _peak(options.device)  # what is wrong with the words is said before the looking, not after
+    _peak(options.device)  # what is wrong with the words is said before the sampling, not after
     if options.save is not None and not os.access(options.save.absolute().parent, os.W_OK):
         raise TachoscopeError(f"could not write {options.save}: its folder is not there, or not writable")
     url = page_url(options.server)
     every = seconds_of(options.every) if options.every else min(_MOST_LOOKS_SECONDS, seconds / _LOOKS_OF_A_SHORT_LOOK)
-    looks: list[Snapshot] = []
-    passing = _kept(_watched(url, seconds, every, console), looks, url, every)
+    snapshots: list[Snapshot] = []
+    passing = _kept(_watched(url, seconds, every, console), snapshots, url, every)
     if options.save is not None:
         serving_recording.write(options.save, passing)
     else:
         deque(passing, maxlen=0)
-    if all(look.fault for look in looks):
-        why = looks[-1].fault if looks else "it was interrupted before the first look"
+    if all(one.fault for one in snapshots):
+        why = snapshots[-1].fault if snapshots else "it was interrupted before the first sample"
         raise TachoscopeError(f"{url} could not be read: {why}", fix="is this the server's address, and its metrics page?")
     if options.save is not None:
         print_notice(f"kept in {options.save}: tachoscope serving {options.save}")
-    return judge_snapshots(looks, url, options.name or urlsplit(url).netloc.rpartition("@")[2], options.device)
+    return judge_snapshots(snapshots, url, options.name or urlsplit(url).netloc.rpartition("@")[2], options.device)
 
 
-def _kept(watched: Iterable[Look], looks: list[Snapshot], url: str, every: float) -> Iterator[Look]:
+def _kept(watched: Iterable[Sample], snapshots: list[Snapshot], url: str, every: float) -> Iterator[Sample]:
     """Pass on samples and keep them; stop when they become too large."""
     kept = pages = 0
-    for look, page in watched:
-        looks.append(look)
-        kept += size_bytes(look)
+    for snapshot, page in watched:
+        snapshots.append(snapshot)
+        kept += size_bytes(snapshot)
         pages += len(page) + _HEAD_BYTES
-        yield look, page
+        yield snapshot, page
         full = next((most for size, most in ((kept, _MOST_KEPT_BYTES), (pages, serving_recording.MAX_BYTES)) if size > most), 0)
         if full:
             print_notice(
-                f"{url}: {len(looks)} looks at it take more than {full >> 20} MiB: judging what was seen until then"
-                f" (to look for longer: --every {4 * every:g}s)"
+                f"{url}: {len(snapshots)} samples of it take more than {full >> 20} MiB: judging what was seen until then"
+                f" (to sample for longer: --every {4 * every:g}s)"
             )
             return
 
@@ -100,8 +100,8 @@ def _of_prometheus(options: ServingOptions, seconds: float) -> Report:
 
     if options.save is not None or options.every:
         raise TachoscopeError("--save and --every apply to live servers: with --prometheus its own scrapes are used")
-    looks = read(str(options.prometheus), options.server, seconds)
-    return judge_snapshots(looks, f"{options.prometheus} {options.server}", options.name or options.server, options.device)
+    snapshots = read(str(options.prometheus), options.server, seconds)
+    return judge_snapshots(snapshots, f"{options.prometheus} {options.server}", options.name or options.server, options.device)
 
 
 def analyze_recording(path: Path, name: str, device: str) -> Report:
@@ -125,19 +125,19 @@ def analyze_service(job: JobRecords, options: ServingOptions) -> Report:
     return service.analyze_service(recent, peak_bytes_per_second=_peak(options.device))
 
 
-def judge_snapshots(looks: list[Snapshot], source: str, name: str, device: str) -> Report:
+def judge_snapshots(snapshots: list[Snapshot], source: str, name: str, device: str) -> Report:
     """Return the report on what was seen.
 
     Raises:
-        TachoscopeError: there are too few looks, nothing happened between them, or the device is not known.
+        TachoscopeError: there are too few snapshots, nothing happened between them, or the device is not known.
     """
     peak = _peak(device)
     try:
-        seen = traffic(looks)
+        seen = traffic(snapshots)
     except ValueError:
-        raise TachoscopeError(f"{source}: too few samples were answered", fix="look for longer: --for 60s") from None
+        raise TachoscopeError(f"{source}: too few samples were answered", fix="sample for longer: --for 60s") from None
     return analyze_traffic(
-        seen, job=name, sources=[Source(path=source, records=len(looks), unit="looks")], peak_bytes_per_second=peak
+        seen, job=name, sources=[Source(path=source, records=len(snapshots), unit="looks")], peak_bytes_per_second=peak
     )
 
 
@@ -161,32 +161,32 @@ def page_url(server: str) -> str:
     return parts._replace(path=parts.path if parts.path not in {"", "/"} else "/metrics").geturl()
 
 
-def _watched(url: str, seconds: float, every: float, console: Console) -> Iterator[Look]:
+def _watched(url: str, seconds: float, every: float, console: Console) -> Iterator[Sample]:
     """Yield samples, with a progress bar on a terminal, until the end or an interrupt."""
     if not console.is_terminal:
-        print_notice(f"looking at {url} for {seconds:.0f} s, every {every:g} s")
+        print_notice(f"sampling {url} for {seconds:.0f} s, every {every:g} s")
     with progress(TimeRemainingColumn(), TextColumn("Ctrl-C: judge now"), on=console) as bar:
-        task = bar.add_task(f"looking at {url}", total=seconds)
+        task = bar.add_task(f"sampling {url}", total=seconds)
         began = time.monotonic()
         try:
-            for look in _looks(url, seconds, every):
+            for sample in _samples(url, seconds, every):
                 bar.update(task, completed=min(time.monotonic() - began, seconds))
-                yield look
+                yield sample
         except KeyboardInterrupt:
             print_notice(f"interrupted after {time.monotonic() - began:.0f} s: judging what was seen until then")
 
 
-def _looks(url: str, seconds: float, every: float) -> Iterator[Look]:
+def _samples(url: str, seconds: float, every: float) -> Iterator[Sample]:
     """Yield samples at regular times; a slow sample skips those that it overlaps."""
     began = time.monotonic()
     due = 0.0
     while due <= seconds + every / 2:
         time.sleep(max(0.0, began + due - time.monotonic()))
-        yield _look(url)
+        yield _sample(url)
         due = max(due + every, -(-(time.monotonic() - began) // every) * every)
 
 
-def _look(url: str) -> Look:
+def _sample(url: str) -> Sample:
     """Sample the server. A page that is not understood is an error, no answer is not."""
     at, began = time.time(), time.monotonic()
     try:

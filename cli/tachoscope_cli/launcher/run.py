@@ -175,12 +175,12 @@ def run(
         process = _started(command, environ, watching, output=output, ours=ours)
         left_behind = _BackgroundWork(lambda: ship_left_behind(root, store) if agent is None else None)
 
-        def look() -> None:
+        def poll() -> None:
             watching.poll()
             if while_running is not None:
                 while_running(run_directory)
 
-        code = wait(process, look, on_term=lambda: watching.noticed(grace_seconds), on_interrupt=watching.interrupted, ours=ours)
+        code = wait(process, poll, on_term=lambda: watching.noticed(grace_seconds), on_interrupt=watching.interrupted, ours=ours)
         watching.command_ended(code)
         interrupted = ours and code == ExitCode.INTERRUPTED
         recorded = any(spool.writer_and_number(path)[0] != watching.writer for path in spool.segments(run_directory))

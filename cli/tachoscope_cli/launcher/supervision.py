@@ -79,7 +79,7 @@ class Supervision:
                 self._shards.add_record(record)
         for writer in gone:  # one that came and went between two looks was not known before
             self._watch.add_exit(writer, unix_seconds)
-        self._watch.saw_alive(unix_seconds)
+        self._watch.mark_alive(unix_seconds)
         for event in self._watch.new_events(now):
             self._report_event(event)
         for found in self._shards.decide(now) if self._shards is not None else ():

@@ -76,7 +76,7 @@ def _row(objective: Objective, budget: Budget) -> list[Text]:
         *(Text(cell) for cell in (target, period, day)),
         drawn,
         Text(burns),
-        Text(measured, style="yellow" if slo_words.is_thin(budget) else ""),
+        Text(measured, style="yellow" if slo_words.has_few_events(budget) else ""),
     ]
 
 

@@ -151,7 +151,7 @@ def coverage(budget: Budget) -> str:
     return text if budget.recent or not budget.coverage else f"{text}, not in the last hour"
 
 
-def is_thin(budget: Budget) -> bool:
+def has_few_events(budget: Budget) -> bool:
     """Return whether so little was measured that it should be pointed out."""
     return budget.coverage < _LITTLE or not budget.recent
 

@@ -86,13 +86,13 @@ def read(path: Path) -> list[Snapshot]:
         if kind == "server":
             server = catalogue(rest) if rest in SERVERS else None
         elif kind == "look":
-            found.append(_look(rest, page, server, path))
+            found.append(_snapshot(rest, page, server, path))
     if not found:
         raise TachoscopeError(f"{path} contains no samples")
     return found
 
 
-def _look(head: str, page: str, server: Catalogue | None, path: Path) -> Snapshot:
+def _snapshot(head: str, page: str, server: Catalogue | None, path: Path) -> Snapshot:
     words = head.split(" ", 2)
     try:
         time, seconds = map(float, words[:2])

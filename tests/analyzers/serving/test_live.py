@@ -172,4 +172,4 @@ def test_a_server_that_goes_away_is_unknown_not_healthy() -> None:
     report = json.loads(done.stdout)
     assert report["findings"][0]["class"] == "unknown"
     assert report["findings"][0]["severity"] == "critical"
-    assert any("looks were not answered" in note["what"] for note in report["quality"])
+    assert any("samples were not answered" in note["what"] for note in report["quality"])

@@ -58,7 +58,7 @@ class Told:
 def test_a_process_that_is_gone_without_a_last_word_failed_and_the_first_that_went_is_named_first() -> None:
     told = Told(3)
     told.steps(4, 0, 1, 2)
-    told.watch.saw_alive(UNIX + told.now)
+    told.watch.mark_alive(UNIX + told.now)
     told.now += 0.3
     told.gone(2)
     told.gone(0)

@@ -105,7 +105,7 @@ def is_declared(steps: Steps) -> bool:
     return any(len(ranks) > 1 for start in steps.starts for ranks in start.groups.get("pp", []))
 
 
-def accuses_nobody(late: Candidate) -> Candidate:
+def without_blamed_rank(late: Candidate) -> Candidate:
     """Return what is lost to a late rank where the stages cannot be judged: it may be that its stage has more layers."""
     return replace(late, slug="unknown", certainty=min(late.certainty, 0.5), alternative=("stage_imbalance", 0.0))
 

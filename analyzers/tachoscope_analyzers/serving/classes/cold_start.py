@@ -30,7 +30,7 @@ def candidates(traffic: Traffic, spent: SecondsByState, *, of_requests: bool) ->
         return []
     away = float(spent.engines["cold_start"].sum()) / traffic.engines
     evidence = [
-        measured("no answer from the server for", away, "seconds", f"{len(traffic.faults)} looks without answer"),
+        measured("no answer from the server for", away, "seconds", f"{len(traffic.faults)} samples without answer"),
         *_loading(traffic, found),
         Evidence(signal="requests served in the rest of the window", value=wanted, source="counter of requests"),
     ]

@@ -154,7 +154,7 @@ def _quality(traffic: Traffic, requests: float) -> list[QualityNote]:
     if traffic.faults and traffic.server != OWN:
         time, why = traffic.faults[0]
         looks = len(traffic.seconds) + 1
-        what = f"{len(traffic.faults)} of {looks} looks were not answered, the first {time - traffic.start:.0f} s in"
+        what = f"{len(traffic.faults)} of {looks} samples were not answered, the first {time - traffic.start:.0f} s in"
         notes.append(QualityNote(what=f"{what}: {why}", severity="limited", means="what happened between them is not known"))
     failed = {outcome: count for outcome, count in traffic.outcomes.items() if outcome != "ok" and count}
     ended = sum(traffic.outcomes.values())

@@ -69,7 +69,7 @@ def show(context: Context) -> None:
     if not times:
         _empty(url)
         return
-    found = _look(url)
+    found = _read_jobs(url)
     above, filters = st.container(), st.container()
     with filters:
         wanted = _wanted(found.rows)
@@ -78,7 +78,7 @@ def show(context: Context) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _JobTable:
     """What one look at the store found."""
 
     rows: list[JobRow]
@@ -90,7 +90,7 @@ class _Look:
         return not self.slos.complete or any(row.status == "running" for row in self.rows)
 
 
-def _look(url: str) -> _Look:
+def _read_jobs(url: str) -> _JobTable:
     """Return the jobs of the store; those that changed are judged again, as many as is bearable, with progress on the page."""
     times = sources.job_times(url)
     newest = sorted(times, key=lambda job: -times[job])
@@ -103,7 +103,7 @@ def _look(url: str) -> _Look:
     most = st.session_state.get(_MOST, AT_ONCE)
     found = summaries.summaries(url, newest, times, most=most, seconds=PATIENCE_SECONDS, on_progress=on_progress)
     bar.empty()
-    return _Look(job_rows.rows(times, found, time.time()), job_slos.job_slos(url))
+    return _JobTable(job_rows.rows(times, found, time.time()), job_slos.job_slos(url))
 
 
 def _wanted(found: Sequence[JobRow]) -> JobFilter:
@@ -121,9 +121,9 @@ def _wanted(found: Sequence[JobRow]) -> JobFilter:
         )
 
 
-def _board(context: Context, above: DeltaGenerator, wanted: JobFilter, fresh: list[_Look], *, live: bool) -> None:
+def _board(context: Context, above: DeltaGenerator, wanted: JobFilter, fresh: list[_JobTable], *, live: bool) -> None:
     """Show what changes while jobs run; the sums go to the container `above`. fresh: the look, if it was just made."""
-    look = fresh.pop() if fresh else _look(context.settings.store_url)
+    look = fresh.pop() if fresh else _read_jobs(context.settings.store_url)
     found = look.rows
     if live and not look.changes:
         st.rerun()  # the page as a whole: nothing refreshes itself from now on
