@@ -189,7 +189,7 @@ MISTAKES = {
         RATIO,
         "target: 0.99",
         "{target: 0.99, targetPercent: 99}",
-        ("targetPercent", "beside target", "one of the two"),
+        ("targetPercent", "cannot be combined with target", "one of the two"),
     ),
     "an unknown annotation of ours": (RATIO, "dev/owner:", "dev/ownr:", ("tachoscope.dev/ownr", "unknown annotation", "dev/owner")),
     "no owner": (RATIO, "    tachoscope.dev/owner: inference-serving\n", "", ("metadata", "tachoscope.dev/owner", "team")),
