@@ -90,12 +90,13 @@ lab: system-packages $(READY) ## cause every bottleneck for real, RUNS=30 times 
 	$(BIN)/python -m benchmarks.lab --set test --runs-per-class $(RUNS) --out $(OUT)
 	$(BIN)/python -m benchmarks.lab.accuracy $(OUT)
 
-lint: $(READY) ## ruff, mypy --strict, import layers, and whether generated files are current
+lint: $(READY) ## ruff, mypy --strict, import layers, sizes of folders, and whether generated files are current
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate.py --check
+	$(BIN)/python tools/check_layout.py
 
 generate: $(READY) ## write the files that are made from the code, and the rules made from objectives
 	$(BIN)/python tools/generate.py

@@ -77,7 +77,7 @@ def test_a_process_that_cannot_be_seen_is_unknown() -> None:
         identify(PROC, Sender(0, ME), {})
     with process() as made:
         pass
-    with pytest.raises(UnknownError, match="could not look"):
+    with pytest.raises(UnknownError, match="could not read"):
         who(made)
 
 
