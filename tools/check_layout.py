@@ -19,7 +19,7 @@ def main() -> int:
     found = [path.relative_to(ROOT).as_posix() for top in SOURCES for path in (ROOT / top).rglob("*.py")]
     problems = [*large_folders(found), *long_readme((ROOT / "README.md").read_text())]
     for problem in problems:
-        print(problem, file=sys.stderr)
+        sys.stderr.write(f"{problem}\n")
     return 1 if problems else 0
 
 
