@@ -16,12 +16,12 @@ from tachoscope_show.report.trend_words import ranks_text
 from tachoscope_show.text.units import percent, seconds
 
 STATUSES = ("running", "completed", "failed", "unknown")
-SEVERITIES = ("critical", "warning", "info", "healthy", "cannot be determined", "not looked at")
+SEVERITIES = ("critical", "warning", "info", "healthy", "cannot be determined", "not analyzed")
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job of the list. summary: None: it was not looked at yet. written: Unix seconds of its last write."""
+    """A job of the list. summary: None: it was not analyzed yet. written: Unix seconds of its last write."""
 
     job: str
     written: float
@@ -32,7 +32,7 @@ class JobRow:
     def severity(self) -> str:
         """One of `SEVERITIES`, or what a newer version calls it."""
         if self.summary is None:
-            return "not looked at"
+            return "not analyzed"
         if self.summary.worst is not None:
             return self.summary.worst.severity
         return "healthy" if self.summary.healthy else "cannot be determined"
@@ -114,7 +114,7 @@ def classes(found: Iterable[JobRow]) -> list[str]:
 def finding(summary: JobSummary | None) -> str:
     """Return what is wrong with a job, in words."""
     if summary is None:
-        return "not looked at yet"
+        return "not analyzed yet"
     if summary.worst is None:
         return "nothing found" if summary.healthy else summary.reason or "no reason is known"
     worst = summary.worst

@@ -46,14 +46,14 @@ def test_the_only_run_has_nothing_to_be_held_against(tmp_path: Path) -> None:
 def test_a_baseline_is_suggested_and_not_taken(store: Path) -> None:
     shown = open_page("compare", store, job="run-2")
 
-    assert shown.selectbox(key="compare-baseline").options[0] == "run-1 (named alike)"
-    assert "named alike that has no warning is **run\\-1**" in words(shown)
+    assert shown.selectbox(key="compare-baseline").options[0] == "run-1 (similar name)"
+    assert "with a similar name and without a warning is **run\\-1**" in words(shown)
     assert not shown.metric
     assert "baseline" not in shown.query_params
 
 
 def test_where_no_run_is_named_alike_none_is_suggested(store: Path) -> None:
-    assert "no other run is named alike" in words(open_page("compare", store, job="other"))
+    assert "no other run has a similar name" in words(open_page("compare", store, job="other"))
 
 
 def test_the_verdict_the_states_the_steps_and_the_pace_are_told(store: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_verdict_the_states_the_steps_and_the_pace_are_told(store: Path) -> 
 
     assert not shown.exception
     assert "Slower: the step takes" in shown.error[0].value.replace("\\", "")
-    assert "Whose own time changed rank 2" in said
+    assert "Ranks with changed own time rank 2" in said
     assert shown.dataframe[0].value["a step"].tolist()[:2] == ["step", "data_wait"]
     assert shown.dataframe[0].value["noise"].tolist()[:2] == ["beyond", "beyond"]
     assert "not known" in shown.dataframe[1].value["baseline"].tolist()

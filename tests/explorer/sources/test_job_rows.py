@@ -48,7 +48,7 @@ def test_a_job_must_be_like_all_that_is_looked_for() -> None:
     assert jobs(JobFilter()) == ["Llama-1", "llama-2", "llama-3"]
     assert jobs(JobFilter(name=" LLAMA-")) == ["Llama-1", "llama-2", "llama-3"]
     assert jobs(JobFilter(severities=("healthy",))) == ["llama-2"]
-    assert jobs(JobFilter(severities=("not looked at", "critical"))) == ["Llama-1", "llama-3"]
+    assert jobs(JobFilter(severities=("not analyzed", "critical"))) == ["Llama-1", "llama-3"]
     assert jobs(JobFilter(statuses=("failed",), classes=("input_workers",))) == ["Llama-1"]
     assert jobs(JobFilter(name="2", classes=("input_workers",))) == []
 
@@ -62,7 +62,7 @@ def test_every_class_can_be_looked_for_and_those_of_newer_versions_too() -> None
 def test_healthy_and_cannot_be_told_and_not_looked_at_are_three_answers() -> None:
     answers = {finding(JobSummary(job="a", healthy=True)), finding(JobSummary(job="a", reason="no step")), finding(None)}
 
-    assert answers == {"nothing found", "no step", "not looked at yet"}
+    assert answers == {"nothing found", "no step", "not analyzed yet"}
 
 
 def test_what_is_not_known_is_missing_in_the_table_and_not_0() -> None:

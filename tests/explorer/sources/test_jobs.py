@@ -159,7 +159,7 @@ def test_what_is_looked_for_comes_from_the_address_and_from_the_page(store: Path
     shown = open_page("jobs", store, class_="input_straggler")
     assert list(listed(shown).index) == ["late-1"]
     shown.text_input(key="q").input("nothing").run()
-    assert "No job is like that" in words(shown)
+    assert "No job matches" in words(shown)
     assert not shown.dataframe
 
 
@@ -167,10 +167,10 @@ def test_more_jobs_than_are_judged_at_once_are_listed_and_judged_when_asked(stor
     monkeypatch.setattr(jobs, "AT_ONCE", 2)
     shown = open_page("jobs", filled(store, dict.fromkeys(("a", "b", "c"), ONE_RANK)))
 
-    assert list(listed(shown)["worst finding"]).count("not looked at yet") == 1
-    assert "Not looked at yet: 1 job of 3" in words(shown)
+    assert list(listed(shown)["worst finding"]).count("not analyzed yet") == 1
+    assert "Not analyzed yet: 1 job of 3" in words(shown)
     shown.button(key="more").click().run()
-    assert list(listed(shown)["worst finding"]).count("not looked at yet") == 0
+    assert list(listed(shown)["worst finding"]).count("not analyzed yet") == 0
 
 
 def test_a_running_job_is_shown_as_such_and_the_list_refreshes_itself(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

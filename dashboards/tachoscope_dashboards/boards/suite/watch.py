@@ -34,10 +34,10 @@ def watch(policy: Policy) -> list[PlacedPanel]:
             links=[stalled],
         ),
         timeseries(
-            "Live jobs by what the watch made of them",
+            "Live jobs by result of the watch",
             PanelText(
-                "Jobs at each look: judged (a report), unjudged (too few steps, or it serves requests), failed (it could not look "
-                "at them), left out (beyond the first 1,000). Of those not judged nothing is known, not that they are well.",
+                "Jobs per cycle: judged (a report), unjudged (too few steps, or it serves requests), failed (could not be read), "
+                "left out (beyond the first 1,000). The state of jobs that were not judged is unknown.",
                 "nearly all judged",
                 "failed: the log of the watch names them and says why",
                 _NO_WATCH,
@@ -49,7 +49,7 @@ def watch(policy: Policy) -> list[PlacedPanel]:
             links=[failing],
         ),
         timeseries(
-            "How long a look takes",
+            "Duration of a cycle",
             PanelText(
                 "Time that the last cycle of the watch took for all jobs.",
                 f"below the interval, {_INTERVAL_SECONDS:g} s as it comes",

@@ -62,7 +62,7 @@ def _sides(context: Context, jobs: list[str]) -> tuple[str, str]:
             view.baseline,
             "compare-baseline",
             none="choose what to compare it with" if others else "there is no other run",
-            words=lambda name: f"{name} (named alike)" if name in same else name,
+            words=lambda name: f"{name} (similar name)" if name in same else name,
         )
     return job, baseline
 
@@ -85,10 +85,10 @@ def _no_baseline(context: Context, view: View) -> None:
         return
     found = compared_runs.suggestion(url, view.job, likely)
     if found:
-        nothing(f"No baseline is chosen. The last run named alike that has no warning is **{escape_markdown(found)}**.")
+        nothing(f"No baseline is chosen. The last run with a similar name and without a warning is **{escape_markdown(found)}**.")
         if st.button(f"Compare with {escape_markdown(found)}", type="primary", icon=":material/compare_arrows:"):
             context.open_page("compare", replace(view, baseline=found))
     elif not any(one.same_pattern for one in likely):
-        nothing("No baseline is chosen, and no other run is named alike. Choose one above; the likeliest stands first.")
+        nothing("No baseline is chosen, and no other run has a similar name. Choose one above; the likeliest is first.")
     else:
-        nothing("No baseline is chosen, and of the last runs named alike none is without a warning. Choose one above.")
+        nothing("No baseline is chosen, and each of the last runs with a similar name has a warning. Choose one above.")

@@ -65,7 +65,7 @@ def _verdict(one: Comparison) -> None:
         delta_color="inverse" if fair else "off",
     )
     columns[1].metric("Step of the baseline", seconds(one.step.baseline_seconds))
-    columns[2].metric("Whose own time changed", "cannot be determined" if one.ranks is None else ranks_text(one.ranks))
+    columns[2].metric("Ranks with changed own time", "cannot be determined" if one.ranks is None else ranks_text(one.ranks))
     interval = f"{comparison_words.signed(low)} to {comparison_words.signed(high)}"
     st.caption(escape_markdown(f"{comparison_words.title(one)}; 95 % interval of the difference: {interval} a step."))
 

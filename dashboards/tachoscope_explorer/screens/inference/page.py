@@ -90,7 +90,7 @@ def _window(context: Context) -> Span | None:
     if view.start is None or view.end is None:
         return None
     left, right = st.columns([3, 1], vertical_alignment="center")
-    left.markdown(f"Looked at: {figures.moment(view.start):%Y-%m-%d %H:%M:%S} to {figures.moment(view.end):%H:%M:%S} UTC")
+    left.markdown(f"Window: {figures.moment(view.start):%Y-%m-%d %H:%M:%S} to {figures.moment(view.end):%H:%M:%S} UTC")
     if right.button("Whole last hour", icon=":material/zoom_out_map:"):
         look_at(replace(view, start=None, end=None))
         st.rerun()
@@ -155,7 +155,7 @@ def _phases(context: Context, seen: ServiceWindow, span: Span | None) -> None:
             look_at(replace(context.view, start=begin, end=end))
             st.rerun()
     if seen.by_slowness is not None:
-        st.subheader("Of fast and of slow requests")
+        st.subheader("Fast and slow requests")
         chart(figures.by_slowness(seen.by_slowness), "slowness")
         longest = seen.slow[0].wall_seconds if seen.slow else 0.0
         st.caption(f"{seen.requests:,} requests ended; the slowest took {duration(longest)}.")

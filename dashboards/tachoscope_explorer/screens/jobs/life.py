@@ -43,7 +43,7 @@ def show(run: Run) -> None:
     if job_sources.life_takes_long(run):
         label = "Read the whole life"
         st.button(label, key="read-life", icon=":material/play_arrow:", on_click=job_sources.ask_for_life, args=(run,))
-        st.caption("This reads all records of a long job, which can take minutes. The result is kept for the next look.")
+        st.caption("This reads all records of a long job, which can take minutes. The result is cached.")
         return
     try:
         report = job_sources.life(run)

@@ -131,13 +131,13 @@ def _board(context: Context, above: DeltaGenerator, wanted: JobFilter, fresh: li
         _at_a_glance(job_rows.summarise(found))
     chosen = [row for row in found if wanted.matches(row)]
     if not chosen:
-        nothing("No job is like that. Take a filter away.")
+        nothing("No job matches. Remove a filter.")
     else:
         _table(context, chosen, look.slos)
     unseen = sum(row.summary is None for row in found)
     if unseen:
-        st.caption(f"Not looked at yet: {counted(unseen, 'job')} of {len(found)}, the oldest ones.")
-        label = f"Look at {min(unseen, AT_ONCE)} more"
+        st.caption(f"Not analyzed yet: {counted(unseen, 'job')} of {len(found)}, the oldest ones.")
+        label = f"Analyze {min(unseen, AT_ONCE)} more"
         st.button(label, key="more", icon=":material/expand_more:", on_click=_more, args=(len(found) - unseen,))
     if not look.slos.complete:
         st.caption(f"Objectives: of samples since {at(look.slos.since)}; older ones are being read.")

@@ -32,6 +32,6 @@ def show(context: Context, why: TachoscopeError) -> None:
         problem(error)
         return
     nothing(f"There are no records of this job; this is a report that was saved of it: {escape_markdown(path.rsplit('/', 1)[-1])}")
-    st.caption("The pictures over time are made of records, so they are not here.")
+    st.caption("Without records there are no figures over time.")
     show_findings(context, report)
     job_facts.show(report)

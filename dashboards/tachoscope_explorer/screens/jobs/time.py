@@ -88,7 +88,7 @@ def _steps(look: JobView, axis: Axis) -> None:
 
 
 def _ranks(context: Context, look: JobView, axis: Axis) -> None:
-    st.subheader("Whose time it was", anchor="ranks")
+    st.subheader("Time by rank", anchor="ranks")
     kind = st.segmented_control(
         "Shown", ["own time", "waiting for others"], default="own time", required=True, key="grid", label_visibility="collapsed"
     )

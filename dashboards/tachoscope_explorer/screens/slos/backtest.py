@@ -28,7 +28,7 @@ def show(context: Context, objective: Objective, budget: Budget, end: float) -> 
     """Ask for a change, and show what it would have done in the objective's period up to `end`, Unix seconds."""
     st.header("Backtest of another target")
     follow("backtest", context.view.part == PART)
-    wanted = st.toggle("Replay what was recorded", key="backtest")
+    wanted = st.toggle("Replay the recording", key="backtest")
     look_at(replace(current().view, part=PART if wanted else ""))
     if not wanted:
         st.caption("The conditions of the alerts are replayed on what was recorded, by another target or threshold.")

@@ -62,7 +62,7 @@ def _across(job: JobTraces) -> None:
     trace_jobs.left_out(job)
     st.markdown("**Process groups**: exposed communication and bus bandwidth")
     show_table(job.dimensions, "process-groups")
-    st.markdown("**Who comes late**: what the others lose by it, and how likely chance would do the same")
+    st.markdown("**Late ranks**: what the others lose, and how likely that is by chance")
     if len(job.stragglers):
         show_table(job.stragglers, "late-ranks")
     else:

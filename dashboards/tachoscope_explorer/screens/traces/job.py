@@ -46,7 +46,7 @@ def compared(recording: Recording, events: int, wanted: SummaryOptions, what: st
     if (events > _MOST_AT_ONCE or len(files) > _MOST_FILES_AT_ONCE) and not st.button(
         asked, key=f"trace-job-{what}", icon=":material/play_arrow:"
     ):
-        st.caption(f"This goes through all of them, some {events:,} events, and is kept for the next look.")
+        st.caption(f"This goes through all of them, some {events:,} events. The result is cached.")
         return None
     bar = st.progress(0.0, f"{asked} …")
     found = read_job(

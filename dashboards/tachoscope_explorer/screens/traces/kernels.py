@@ -46,7 +46,7 @@ def show(one: FileExtent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts
     st.markdown("**Roofline**")
     if len(roof):
         st.caption(
-            "Work of operators whose shapes tell it, and how far it is from the device's peak (empty for a device not known)."
+            "Work of operators with recorded shapes, and how far it is from the device's peak (empty for an unknown device)."
         )
         show_table(_front(roof, ["operator", "shapes", "device_ns", "bound", "peak_percent"]), "roofline")
     else:

@@ -34,14 +34,14 @@ def overview(context: Context, found: Ranks, rank: int | None, window: TraceWind
     """Show where the time of all of a recording went: a row for each rank, or for each stream and thread of one."""
     if rank is None:
         rows, marks = _of_ranks(found, whole, together=together)
-        st.caption("Time since the first event. A row for each rank. Draw a box to look closer; choose a rank for its streams.")
+        st.caption("Time since the first event. A row for each rank. Draw a box to zoom in; choose a rank for its streams.")
     else:
         binned = trace_work.tracks(found.extents[rank], *_own(found.extents[rank], whole, together=together), MOST_BINS)
         rows, marks = [(row.name, row) for row in binned.rows], _marks(binned, found.extents[rank], whole, together=together)
         lines = " Dotted lines: a step begins, on the device where there is one." if marks else ""
-        st.caption(f"Time since the first event. Draw a box to look closer.{lines}")
+        st.caption(f"Time since the first event. Draw a box to zoom in.{lines}")
     if not together:
-        st.caption("The clocks of these ranks share no time: each rank is drawn from its own first event.")
+        st.caption("The clocks of these ranks cannot be compared: each rank is drawn from its own first event.")
     if not rows:
         nothing("The trace holds no event with a duration.")
         return

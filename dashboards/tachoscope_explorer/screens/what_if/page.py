@@ -34,7 +34,7 @@ def show(context: Context) -> None:
     view = replace(context.view, job=job, part="")
     if not job:
         look_at(view)
-        nothing("Choose a run: of its steps it is worked out what they would take if some causes were gone.")
+        nothing("Choose a run to see how long its steps would take without some of the causes.")
         return
     traced = bool(recordings(context.settings, job))
     chosen = _what(context, traced=traced, recorded=job in times or not traced)
