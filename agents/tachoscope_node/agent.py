@@ -168,7 +168,7 @@ class Agent:
 
             self.live.settle()
             self._changed = self.live.stand_still(now, all_read, self.follower.writer_lives) or self._changed
-            self.keeper.poll(all_read)
+            self.keeper.poll(now, all_read)
             self._changed = self.live.count_ends(now, self._ended_by_host, all_read) or self._changed
             notice = self._notice()
             self._notices.pass_on(notice, self.live.jobs.values(), self.follower.directories)

@@ -83,15 +83,16 @@ class StandInLauncher:
         if job in self._held:
             self._held[job].watch.add_exit(writer, self._unix_clock())
 
-    def poll(self, all_read: Callable[[str], bool]) -> None:
+    def poll(self, now: float, all_read: Callable[[str], bool]) -> None:
         """Judge the jobs, and take up those that nobody watches.
 
         Args:
+            now: by the monotonic clock, before reading began: of what was written since then nothing is known yet.
             all_read: says whether all that was written of a job is read; else who is gone may have said so.
         """
         if self._closed:
             return
-        now, unix_seconds = self._clock(), self._unix_clock()
+        unix_seconds = self._unix_clock() - (self._clock() - now)
         self._seen = {name: self._seen.get(name, now) for name in self._live.jobs}
         for job in list(self._live.jobs.values()):
             if job.name in self._held:

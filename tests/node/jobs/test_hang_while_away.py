@@ -97,6 +97,22 @@ def test_a_job_that_goes_on_while_the_agent_is_away_does_not_hang(node: Node) ->
     assert node.seconds() == pytest.approx({"compute": 120.0})
 
 
+def test_a_job_does_not_hang_since_the_agent_was_held_up_between_reading_and_judging(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.steps(20)
+
+    def held_up() -> None:
+        node.clock.now += 2 * HANG_SECONDS
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.agent.live, "settle", held_up)
+        node.agent.tick()
+
+    assert node.seconds() == pytest.approx({"compute": 20.0})
+    assert node.agent.live.jobs["job"].hangs == 0
+
+
 def test_a_rank_that_dies_while_the_agent_is_away_does_not_hang_until_that_is_noticed(node: Node) -> None:
     node.steps(20)
     node.agent_is_killed()
