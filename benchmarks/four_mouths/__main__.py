@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -214,10 +215,10 @@ def main() -> int:
     parser.add_argument("runs", type=Path, help="folder of the lab's runs")
     parser.add_argument("--s3", action="store_true", help="play into moto's S3 server, with the agent's defaults")
     parser.add_argument("--restart", action="store_true", help="kill agent and watch in between, and start them again")
-    parser.add_argument("--only", metavar="TEXT", default="", help="runs whose name contains it")
+    parser.add_argument("--only", metavar="PATTERN", default="", help="runs in whose names the regular expression matches")
     parser.add_argument("--tolerance", type=float, default=1e-6, help="of ETTR, and of seconds per second of the run (1e-6)")
     given = parser.parse_args()
-    folders = [path.parent for path in sorted(given.runs.glob("*/truth.json")) if given.only in path.parent.name]
+    folders = [path.parent for path in sorted(given.runs.glob("*/truth.json")) if re.search(given.only, path.parent.name)]
     runs = [recorded(path) for path in folders if (path / "store" / "jobs").is_dir()]
     os.environ["TACHOSCOPE_HANG_SECONDS"] = HANG_SECONDS
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as ended:
