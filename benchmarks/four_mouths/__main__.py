@@ -41,6 +41,8 @@ HANG_SECONDS = "4"
 """As the lab has it."""
 _SETTLE_SECONDS = 70.0
 """An agent shows the time of a job as 0 in its first minute, and what nodes say is in an object store after 30 s."""
+_FLUSH_SECONDS = 310.0
+"""Into an object store an agent ships every five minutes."""
 _SHIP_SECONDS = 400.0
 
 
@@ -122,7 +124,8 @@ def answers(runs: list[Played], folder: Path, store: str, *, s3: bool, restart: 
     jobs = [run.job for run in runs]
     port = free_port()
     flush: dict[str, object] = {"flush": {}} if s3 else {"flush": {"seconds": 1.0}}
-    agent = AgentProcess(folder, store=store, port=port, tick_seconds=1.0, retention_seconds=3600, **flush)
+    limits = {"jobs": 2 * len(runs), "ranks": 2 * sum(len({row.rank for row in run.rows}) for run in runs)}
+    agent = AgentProcess(folder, store=store, port=port, tick_seconds=1.0, retention_seconds=3600, limits=limits, **flush)
     agent.start()
     watch = Watching(store, folder / "watch.log", jobs)
     scraped = [
@@ -143,13 +146,15 @@ def answers(runs: list[Played], folder: Path, store: str, *, s3: bool, restart: 
                 watch.start()
             while player.goes_on():
                 time.sleep(0.5)
-            return _asked(runs, agent, watch, api, store)
+            return _asked(runs, agent, watch, api, store, _FLUSH_SECONDS if s3 else 0.0)
     finally:
         watch.close()
         agent.kill()
 
 
-def _asked(runs: list[Played], agent: AgentProcess, watch: Watching, api: int, store: str) -> dict[str, Answers]:
+def _asked(
+    runs: list[Played], agent: AgentProcess, watch: Watching, api: int, store: str, flush_seconds: float
+) -> dict[str, Answers]:
     time.sleep(_SETTLE_SECONDS)
     of_agent, of_prometheus = asking.agent(agent.get("/metrics")), asking.prometheus(api)
     hangs, found = asking.hangs_in_prometheus(api), {run.job: Answers() for run in runs}
@@ -159,6 +164,7 @@ def _asked(runs: list[Played], agent: AgentProcess, watch: Watching, api: int, s
         counted, told = hangs.get(job, (False, False))
         one.hung |= {"agent": _word(counted), "Prometheus": _word(told)}
         one.hung["API"] = f"ranks {sorted(watch.hangs[job])}" if job in watch.hangs else "no"
+    time.sleep(flush_seconds)
     until, left = time.monotonic() + _SHIP_SECONDS, list(runs)
     while left:
         last = time.monotonic() > until

@@ -49,7 +49,7 @@ def recorded(run: Path, job: str = "lab") -> Played:
     store, rows = Store(str(run / "store")), []
     for segment in store.segments(job):
         rows += [records.decode(line) for line in store.read(segment).splitlines(keepends=True)]
-    return Played(run.name, tuple(sorted(rows, key=lambda row: (row.time, row.writer, row.seq))))
+    return Played(run.name.replace("+", "-and-"), tuple(sorted(rows, key=lambda row: (row.time, row.writer, row.seq))))
 
 
 class Player:
