@@ -3,7 +3,8 @@
 Each cycle adds a minute of records and ledger rows of all ranks to a directory store, an object a rank (`flush: {seconds: 60}` in
 the agent's configuration), and then looks at all jobs as `tachoscope watch` does. One job's records are made, and written under all
 names. In each cycle some jobs, `--changing`, begin to do something else: one of their ranks waits for its input, or no longer. They
-are judged then and in the two cycles after; the others as their reports grow old. With `--changing 1` all are judged in all cycles.
+are judged then and in the two cycles after; the others as their reports grow old. With `--changing 1` all are due in all cycles;
+those for which there is no time are put off to the next one.
 
     python benchmarks/watch.py                                  # 200 jobs of 64 ranks, 3 cycles; prints
     python benchmarks/watch.py --changing 1                     # all jobs are judged in each cycle
@@ -33,7 +34,7 @@ from tachoscope_core.records import records
 from tachoscope_core.storage.ledger_rows import WINDOW_SECONDS, RankRows
 from tachoscope_core.storage.node_status import JobStatus, NodeStatus, RankStatus, write
 from tachoscope_core.storage.store import Store
-from tachoscope_watch.cycle import Failed, JobLooks, executor
+from tachoscope_watch.cycle import JUDGE_SECONDS, Failed, JobLooks, executor
 from tachoscope_watch.hang import hang_of
 from tachoscope_watch.live_jobs import NodeReader
 
@@ -48,13 +49,17 @@ _GOLDEN = 0.618034
 class Measured:
     """Of a cycle: seconds, those of a look for hangs alone after it, jobs judged, and the memory of all processes at its end.
 
-    `cpu_seconds`: of all processes in the cycle.
+    Attributes:
+        cpu_seconds: of all processes in the cycle. put_off: jobs that were due and not judged. oldest_seconds: age of the oldest
+            report at the begin of the cycle.
     """
 
     seconds: float
     cpu_seconds: float
     glance_seconds: float
     judged: int
+    put_off: int
+    oldest_seconds: float
     resident_bytes: int
 
 
@@ -157,25 +162,27 @@ def measure(root: Path, jobs: int, ranks: int, cycles: int, workers: int, changi
     """Return what each cycle took; the records' clock goes a minute ahead from one to the next, until now."""
     found = []
     begin = time.time() - cycles * MINUTE
-    nodes, looks = NodeReader(Store(str(root))), JobLooks(str(root))
+    nodes, looks = NodeReader(Store(str(root))), JobLooks(str(root), budget=JUDGE_SECONDS)
     with executor(workers) as pool:
         for number in range(cycles):
             now = begin + number * MINUTE
             write_minute(root, number, jobs, ranks, now, changing)
             cpu, began = cpu_seconds(), time.perf_counter()
             found_now = looks.cycle(now, pool, nodes.live_jobs(now))
-            views = [view for view in found_now if not isinstance(view, Failed) and view.report]
-            assert len(views) == jobs, "each job has a report"
-            judged = sum(view.judged == now for view in views)
+            views = [view for view in found_now if not isinstance(view, Failed)]
+            assert len(views) == jobs and all(view.report or view.put_off for view in views), "each job is judged or put off"
+            judged, put_off = sum(view.judged == now for view in views), sum(view.put_off for view in views)
+            oldest = max(now - (view.judged or begin) for view in views)
             seconds, cpu = time.perf_counter() - began, cpu_seconds() - cpu
             began = time.perf_counter()
             assert not any(map(hang_of, nodes.live_jobs(now).values())), "none of the jobs hangs"
             glance_seconds = time.perf_counter() - began
             me = psutil.Process()
             resident = sum(one.memory_info().rss for one in [me, *me.children(recursive=True)])
-            found.append(Measured(seconds, cpu, glance_seconds, judged, resident))
+            found.append(Measured(seconds, cpu, glance_seconds, judged, put_off, oldest, resident))
             took = f"{seconds:.1f} s, {cpu:.1f} s of CPU, hangs alone {glance_seconds:.1f} s"
-            sys.stderr.write(f"cycle {number + 1}: {took}, {judged} judged, {resident >> 20} MiB\n")
+            told = f"{judged} judged, {put_off} put off, the oldest report {oldest:.0f} s old"
+            sys.stderr.write(f"cycle {number + 1}: {took}, {told}, {resident >> 20} MiB\n")
     return found
 
 
@@ -200,11 +207,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder), chosen.jobs, chosen.ranks, chosen.cycles, chosen.workers, chosen.changing)
     rows = [
-        "| cycle | seconds | CPU seconds | hangs alone, seconds | jobs judged | memory of all processes, MiB |",
-        "|---|---|---|---|---|---|",
+        "| cycle | seconds | CPU seconds | hangs alone, seconds | judged | put off | oldest report, s | memory of all, MiB |",
+        "|---|---|---|---|---|---|---|---|",
         *(
             f"| {number + 1} | {one.seconds:.1f} | {one.cpu_seconds:.1f} | {one.glance_seconds:.1f} "
-            f"| {one.judged} | {one.resident_bytes >> 20} |"
+            f"| {one.judged} | {one.put_off} | {one.oldest_seconds:.0f} | {one.resident_bytes >> 20} |"
             for number, one in enumerate(found)
             if number in {0, 1, 2, len(found) // 2, len(found) - 1}
         ),

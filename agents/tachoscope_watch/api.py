@@ -18,7 +18,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         workers: of the newest attempt. heartbeat: Unix seconds of the newest record of any. step: the last that any finished.
-        worst: its most severe finding. reason: why there is no report. namespace, judged: as in `JobView`.
+        worst: its most severe finding. reason: why there is no report. namespace, judged, put_off: as in `JobView`.
     """
 
     job: str
@@ -32,6 +32,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     goodput: float | None
     worst: Finding | None
     judged: float
+    put_off: bool
     reason: str
 
 
@@ -50,6 +51,7 @@ def line(view: JobView) -> JobLine:
         goodput=view.report.goodput if view.report is not None else None,
         worst=gravest(findings),
         judged=view.judged,
+        put_off=view.put_off,
         reason=view.reason,
     )
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import math
 import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +30,8 @@ _AT_ONCE = 4
 """Jobs that a process is given at once."""
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """A look creates about as many objects, nearly all freed by reference counting; the default threshold costs 5 % of its time."""
+JUDGE_SECONDS = 8.0
+"""For which a process judges jobs in a cycle: the others are put off to the next one. 105 jobs of 64 ranks with two processes."""
 AT_REST_CYCLES = 10
 """Cycles from one look at a job at rest to the next: with a cycle a minute, ten minutes."""
 
@@ -98,12 +102,16 @@ class JobLooks:
     then only the status of its nodes is read. A job that no node knows and that recorded nothing lately is looked at in one of
     `AT_REST_CYCLES` cycles: a store keeps the jobs of years. What is kept is a view per job; after a restart they are made again.
 
+    Jobs are judged in the order of their urgency; those put off in the cycle before come first, so that none waits for long while
+    others have larger news. Hangs and ends are told in any case.
+
     Args:
-        over: seconds of a job that are judged, where enough steps fit into them.
+        over: seconds of a job that are judged, where enough steps fit into them. budget: seconds for which each process judges jobs
+            in a cycle before it puts off the others.
     """
 
-    def __init__(self, url: str, over: float = LEAST_SECONDS) -> None:
-        self._url, self._over = url, over
+    def __init__(self, url: str, over: float = LEAST_SECONDS, budget: float = math.inf) -> None:
+        self._url, self._over, self._budget = url, over, budget
         self._last: dict[str, Look] = {}
         self._news = JobNews(over)
         self._at_rest: set[str] = set()
@@ -112,7 +120,7 @@ class JobLooks:
     def cycle(
         self, now: float, pool: Executor, live: Mapping[str, LiveJob], mine: Callable[[str], bool] = lambda _: True
     ) -> Iterator[JobView | Failed]:
-        """Yield a view of each job that its nodes know or that recorded something lately, in the order of their names.
+        """Yield a view of each job that its nodes know or that recorded something lately, the most urgent first, then by name.
 
         Args:
             live: what the nodes say, by job. mine: whether a job is to be looked at at all.
@@ -127,18 +135,27 @@ class JobLooks:
         jobs = known - resting
         self._last = {job: look for job, look in self._last.items() if job in jobs}
         self._news.keep_only(live)
-        settled = {job for job in jobs & live.keys() if self._is_settled(live[job], now)}
-        yield from self._looks_at(now, pool, live, sorted(jobs), settled)
+        urgency = {job: self._urgency(job, live.get(job), now) for job in jobs}
+        settled = {job for job in jobs & live.keys() if not urgency[job]}
+        yield from self._looks_at(
+            now, pool, live, sorted(jobs, key=lambda job: self._place(job, urgency[job])), settled, self._budget
+        )
 
     def again(self, now: float, pool: Executor, live: Mapping[str, LiveJob], jobs: Sequence[str]) -> Iterator[JobView | Failed]:
         """Yield a view of each of these jobs that is live, in their order, judged by what is in the store now."""
-        yield from self._looks_at(now, pool, live, jobs, frozenset())
+        yield from self._looks_at(now, pool, live, jobs, frozenset(), math.inf)
 
     def _looks_at(
-        self, now: float, pool: Executor, live: Mapping[str, LiveJob], jobs: Sequence[str], settled: Collection[str]
+        self,
+        now: float,
+        pool: Executor,
+        live: Mapping[str, LiveJob],
+        jobs: Sequence[str],
+        settled: Collection[str],
+        budget: float,
     ) -> Iterator[JobView | Failed]:
         asked = [(job, _without_rows(live.get(job)), self._objects(job), job in settled) for job in jobs]
-        documents = pool.map(functools.partial(_judge, self._url, now, self._over), asked, chunksize=_AT_ONCE)
+        documents = pool.map(functools.partial(_judge, self._url, now, self._over, budget), asked, chunksize=_AT_ONCE)
         for job, document in zip(jobs, documents, strict=True):
             if isinstance(document, str):
                 yield Failed(job, document)
@@ -149,9 +166,18 @@ class JobLooks:
             else:
                 self._at_rest.add(job)
 
-    def _is_settled(self, live: LiveJob, now: float) -> bool:
-        last = self._last.get(live.job)
-        return self._news.is_settled(live, last.view if last is not None else None, now)
+    def _urgency(self, job: str, live: LiveJob | None, now: float) -> float:
+        """Return how urgent a job is (see `JobNews.urgency`); of what no node knows nothing can be told before it is looked at."""
+        if live is None:
+            return math.inf
+        last = self._last.get(job)
+        return self._news.urgency(live, last.view if last is not None else None, now)
+
+    def _place(self, job: str, urgency: float) -> tuple[bool, float, float, str]:
+        """Return what puts a job in its place: those put off come first, the oldest report before others; then larger news."""
+        last = self._last.get(job)
+        waited = bool(urgency) and last is not None and last.view.put_off
+        return not waited, last.view.judged if waited and last is not None else 0.0, -urgency, job
 
     def _objects(self, job: str) -> str:
         """Return the identifier of the objects that a job's last report is about; empty if the job must be judged again."""
@@ -178,13 +204,27 @@ def _without_rows(live: LiveJob | None) -> LiveJob | None:
     return msgspec.structs.replace(live, rows=[]) if live is not None else None
 
 
-def _judge(url: str, now: float, over: float, asked: tuple[str, LiveJob | None, str, bool]) -> bytes | str:
+_cycle = (math.nan, 0.0)
+"""The cycle that this process is in, by its time, and when its first look in it began, by the monotonic clock."""
+
+
+def _is_over(now: float, budget: float) -> bool:
+    """Return whether this process has used up its time for judging in the cycle of `now`; never before its first look."""
+    global _cycle  # a process begins late where it has to be started first, so each has its own time
+    if _cycle[0] != now:
+        _cycle = (now, time.monotonic())
+        return False
+    return time.monotonic() - _cycle[1] > budget
+
+
+def _judge(url: str, now: float, over: float, budget: float, asked: tuple[str, LiveJob | None, str, bool]) -> bytes | str:
     """Return a look as JSON, nothing where there is none, or why it could not be had."""
     job, live, before, settled = asked
     try:
         if _memory is not None and not _memory.has(job):
             return "it is another watch's now"
-        look = judge_job(_store(url), job, now, over, live, before, settled=settled)
+        put_off = not settled and _is_over(now, budget)
+        look = judge_job(_store(url), job, now, over, live, before, settled=settled, put_off=put_off)
         return b"" if look is None else msgspec.json.encode(look)
     except TachoscopeError as error:
         return str(error)

@@ -31,6 +31,7 @@ _ENDED = frozenset({"completed", "failed"})
 _MOST_CHECKPOINTS = 64
 _MOST_ATTEMPTS = 100
 REPORT_NAME = "watch"
+_NO_TIME = "the watch had no time to judge it yet"
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -56,6 +57,7 @@ def judge_job(
     before: str = "",
     *,
     settled: bool = False,
+    put_off: bool = False,
 ) -> Look | None:
     """Judge what a job recorded lately, and keep the report in the store; None: it recorded nothing, and no node knows it.
 
@@ -63,13 +65,18 @@ def judge_job(
         now: Unix seconds. over: seconds up to its newest step that are judged, where enough steps fit into them.
         live: what its nodes say of it; None: nothing. before: `objects` of the look before; empty: all is to be judged.
         settled: the report of the look before is good enough while the job runs and does not hang.
+        put_off: there is no time to judge a job that runs and does not hang.
 
     Raises:
         TachoscopeError: the store cannot be read.
     """
     stands = hang_of(live) if live is not None else None
-    if settled and before and live is not None and stands is None and live.state not in _ENDED:
-        return Look(_live_view(store, live, now), before, unchanged=True)
+    if live is not None and stands is None and live.state not in _ENDED:
+        if settled and before:
+            return Look(_live_view(store, live, now), before, unchanged=True)
+        if put_off:
+            view = msgspec.structs.replace(_live_view(store, live, now), put_off=True, reason="" if before else _NO_TIME)
+            return Look(view, before, unchanged=bool(before))
     late = _LATER * live.flush_seconds if live is not None else 0.0
     segments = _segments(store, job, now, over, late)
     if not segments.recent and (live is None or live.state in _ENDED):

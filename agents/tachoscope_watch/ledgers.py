@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -66,14 +67,16 @@ def _shares(seconds: Mapping[str, float]) -> dict[str, float]:
     return {state: value / whole for state, value in seconds.items()}
 
 
-def moved(before: RecentTime, now: RecentTime) -> bool:
-    """Return whether a job does something else than before: a share moved, a rank fell out of line, or steps changed."""
-    ratio = now.step_seconds / max(before.step_seconds, 1e-9)
-    return (
-        not 1 / MOVED_STEP_RATIO <= ratio <= MOVED_STEP_RATIO
-        or _farthest(before.shares, now.shares) > MOVED_SHARE
-        or before.of_ranks.keys() != now.of_ranks.keys()
-        or any(_farthest(shares, now.of_ranks[rank]) > MOVED_SHARE_OF_RANK for rank, shares in before.of_ranks.items())
+def movement(before: RecentTime, now: RecentTime) -> float:
+    """Return how much a job does something else than before: in a share, a rank's share, or its steps; above 1 it is news."""
+    if before.of_ranks.keys() != now.of_ranks.keys():
+        return math.inf
+    ratio = max(now.step_seconds, 1e-9) / max(before.step_seconds, 1e-9)
+    of_ranks = (_farthest(shares, now.of_ranks[rank]) for rank, shares in before.of_ranks.items())
+    return max(
+        abs(math.log(ratio)) / math.log(MOVED_STEP_RATIO),
+        _farthest(before.shares, now.shares) / MOVED_SHARE,
+        max(of_ranks, default=0.0) / MOVED_SHARE_OF_RANK,
     )
 
 

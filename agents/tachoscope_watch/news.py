@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 from dataclasses import dataclass
 from zlib import crc32
 
-from tachoscope_watch.ledgers import RecentTime, moved, recent_time
+from tachoscope_watch.ledgers import RecentTime, movement, recent_time
 from tachoscope_watch.live_jobs import LiveJob
 from tachoscope_watch.view import JobView
 
 EVERY_SECONDS = 180.0
 """A job is judged once in so long, whatever its rows say; each at its own time, so that not all are due in one cycle."""
+DUE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +22,14 @@ class _JobState:
 
     Attributes:
         since: Unix seconds at the end of the rows that told so; 0.0: it did nothing new since the watch knows it.
-        who: attempt, world size, ranks and how they ended.
+        who: attempt, world size, ranks and how they ended. size: of the news, see `JobNews.urgency`.
     """
 
     since: float
     who: tuple[object, ...]
     events: int
     recent: RecentTime
+    size: float = 0.0
 
 
 class JobNews:
@@ -45,29 +48,36 @@ class JobNews:
         """Forget all other jobs."""
         self._known = {job: known for job, known in self._known.items() if job in jobs}
 
-    def is_settled(self, live: LiveJob, last: JobView | None, now: float) -> bool:
-        """Take what a job does now; say whether its last report can stand.
+    def urgency(self, live: LiveJob, last: JobView | None, now: float) -> float:
+        """Take what a job does now; return how urgently it must be judged.
 
         Args:
             last: what was said of it in the look before; None: nothing. now: Unix seconds.
+
+        Returns:
+            0.0: its last report can stand. `DUE`: it has no news, but its report is old, or its rows cannot tell. Above: how many
+            times more it moved than makes news. `inf`: it has no report, or did what is no matter of degree.
         """
         recent = recent_time(live.rows, live.attempt)
         if recent is None:  # steps are too long to tell from a minute of them, or its agents write no rows
             self._known.pop(live.job, None)
-            return False
+            return math.inf if last is None or last.report is None else DUE
         known = self._note(live, recent, first=last is None)
         if last is None or last.report is None:
-            return False
-        covered = not known.since or last.report.window.end >= known.since + self._over
-        return covered and turn(live.job, now) == turn(live.job, last.judged)
+            return math.inf
+        if known.since and last.report.window.end < known.since + self._over:
+            return known.size
+        return 0.0 if turn(live.job, now) == turn(live.job, last.judged) else DUE
 
     def _note(self, live: LiveJob, recent: RecentTime, *, first: bool) -> _JobState:
         known = self._known.get(live.job)
         who = (live.attempt, live.world_size, live.state, [(rank.status.rank, rank.status.ended) for rank in live.ranks])
         if known is None:
-            self._known[live.job] = _JobState(0.0 if first else recent.until, who, live.events, recent)
-        elif (known.who, known.events) != (who, live.events) or moved(known.recent, recent):
-            self._known[live.job] = _JobState(recent.until, who, live.events, recent)
+            self._known[live.job] = _JobState(0.0 if first else recent.until, who, live.events, recent, DUE)
+        elif (known.who, known.events) != (who, live.events):
+            self._known[live.job] = _JobState(recent.until, who, live.events, recent, math.inf)
+        elif (size := movement(known.recent, recent)) > 1.0:
+            self._known[live.job] = _JobState(recent.until, who, live.events, recent, size)
         return self._known[live.job]
 
 

@@ -27,7 +27,7 @@ from tachoscope_service.metrics.family import Family
 from tachoscope_service.metrics.prometheus_text import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_watch import api
 from tachoscope_watch.compaction import Compaction
-from tachoscope_watch.cycle import Failed, JobLooks, executor
+from tachoscope_watch.cycle import JUDGE_SECONDS, Failed, JobLooks, executor
 from tachoscope_watch.families import families
 from tachoscope_watch.hang import hang_of
 from tachoscope_watch.judge_job import LEAST_SECONDS
@@ -117,7 +117,8 @@ class Watch:
         }
         posts = {"/v1/jobs/*/profile": self._ask_profile}
         self._known_clients = config is not None and config.knows_clients
-        self._looks = JobLooks(settings.store, settings.over_seconds)
+        budget = min(JUDGE_SECONDS, 0.8 * settings.every_seconds)
+        self._looks = JobLooks(settings.store, settings.over_seconds, budget)
         self._nodes = NodeReader(store, lambda line: log.warning("nodes", line))
         self._profiles = Profiles(store, log)
         self._compaction = Compaction(settings.store, settings.compact_seconds, log, self._memory)
@@ -192,13 +193,16 @@ class Watch:
         self._last_good = time.monotonic()
         if not self._sharing():
             return  # the earlier views stay until other watches have judged the jobs
+        views.sort(key=lambda view: view.job)
         known = {view.job: view for view in self._views()}
         seconds = time.monotonic() - began
         kept = tuple(_with_checkpoints(view, known.get(view.job)) for view in views)
         self._tell((*kept, *self._handed_over(views, known)), tuple(failed), seconds, time.time(), sharers)
         hung = ", ".join(view.job for view in views if view.state == "hung")
         jobs = f"{len(views)} {'job' if len(views) == 1 else 'jobs'}"
-        self._log.info(f"{jobs} in {seconds:.1f} s" + (f"; hung: {hung}" if hung else ""))
+        waiting = [view for view in views if view.put_off]
+        late = f"; {len(waiting)} put off, the oldest report {_oldest(waiting, now)}" if waiting else ""
+        self._log.info(f"{jobs} in {seconds:.1f} s" + late + (f"; hung: {hung}" if hung else ""))
 
     def _handed_over(self, views: Sequence[JobView], known: Mapping[str, JobView]) -> list[JobView]:
         """Return what was found earlier of jobs that are other watches' now, as long as these have not looked at them."""
@@ -317,6 +321,12 @@ class Watch:
         except BusyError as error:
             return _error(409, f"profile {error} of job {name} is under way")
         return Response(202, _JSON, msgspec.json.encode(profile))
+
+
+def _oldest(views: Sequence[JobView], now: float) -> str:
+    """Return how old the oldest report of some jobs is at a time in Unix seconds."""
+    judged = [view.judged for view in views if view.judged]
+    return f"{now - min(judged):.0f} s old" if len(judged) == len(views) else "still to be made"
 
 
 def _error(status: int, text: str) -> Response:

@@ -11,7 +11,7 @@ from tachoscope_core.metrics.training import TRAINING_STATES
 from tachoscope_core.storage.ledger_rows import RankRows
 from tachoscope_core.storage.store import Store
 from tachoscope_node.agent import Agent
-from tachoscope_watch.ledgers import RecentTime, moved, recent_time
+from tachoscope_watch.ledgers import RecentTime, movement, recent_time
 from tachoscope_watch.live_jobs import NodeReader
 
 UNIX = 1.8e9
@@ -171,9 +171,9 @@ def test_what_moves_is_a_share_a_rank_or_the_length_of_a_step() -> None:
     def now(**last: int) -> RecentTime:
         return recent(*(minute(rank, compute=80, data_wait=20) for rank in range(15)), minute(15, **last))
 
-    assert not moved(before, before)
-    assert not moved(before, now(compute=79, data_wait=21))
-    assert moved(before, now(compute=65, data_wait=35))  # one rank
-    assert moved(before, recent(*(minute(rank, compute=77, data_wait=23) for rank in range(16))))  # the share of all
-    assert moved(before, recent(*(minute(rank, compute=90, data_wait=22) for rank in range(16))))  # longer steps
-    assert moved(before, recent(*(minute(rank, compute=80, data_wait=20) for rank in range(15))))
+    assert movement(before, before) == 0.0
+    assert movement(before, now(compute=79, data_wait=21)) < 1.0
+    assert 1.0 < movement(before, now(compute=65, data_wait=35)) < 2.0  # one rank
+    assert movement(before, recent(*(minute(rank, compute=77, data_wait=23) for rank in range(16)))) > 1.0  # the share of all
+    assert movement(before, recent(*(minute(rank, compute=90, data_wait=22) for rank in range(16)))) > 1.0  # longer steps
+    assert movement(before, recent(*(minute(rank, compute=80, data_wait=20) for rank in range(15)))) > 1.0

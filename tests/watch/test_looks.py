@@ -16,7 +16,7 @@ from tachoscope_watch.cycle import AT_REST_CYCLES, JobLooks
 from tachoscope_watch.live_jobs import NodeReader
 from tachoscope_watch.news import EVERY_SECONDS, turn
 from tachoscope_watch.view import JobView
-from watched_jobs import Phases, PlantedJob, even, slow_input, well
+from watched_jobs import Phases, PlantedJob, even, slow_input, standing, well
 
 
 @pytest.fixture
@@ -131,6 +131,47 @@ def test_a_job_that_does_what_it_did_is_not_judged_with_each_record_but_within_t
 
     assert 3 <= len(set(judged_at)) <= 5
     assert judged.count("job: unchanged") == 10 - len(set(judged_at))
+
+
+def test_without_time_for_all_jobs_each_is_judged_in_its_turn_and_says_how_old_its_report_is(
+    tmp_path: Path, pool: Executor
+) -> None:
+    names, now = ["a", "b", "c"], time.time() - 3600
+    planted = [well(tmp_path, name, now=now) for name in names]
+    looks = JobLooks(str(tmp_path), budget=0.0)
+    ages = []
+    for number in range(6):
+        for job in planted:
+            a_minute(job, even if number % 2 else slow_input(2))
+        found = views(looks, tmp_path, pool, planted[0].now)
+        assert sorted(found) == names
+        assert [view.put_off for view in found.values()].count(False) == 1  # a process always judges one
+        ages.append({name: planted[0].now - view.judged for name, view in found.items() if view.report is not None})
+
+    assert [len(of_cycle) for of_cycle in ages] == [1, 2, 3, 3, 3, 3]
+    assert max(age for of_cycle in ages for age in of_cycle.values()) <= 120.0 + 1e-6
+
+
+def test_the_job_that_changed_most_is_judged_first(tmp_path: Path, pool: Executor) -> None:
+    now = time.time() - 3600
+    planted = {name: well(tmp_path, name, now=now) for name in ("a", "b")}
+    looks = JobLooks(str(tmp_path))
+    views(looks, tmp_path, pool, now)
+    for _ in range(2):
+        a_minute(planted["a"], lambda step, rank: even(step, rank) | {"backward": 0.6})
+        a_minute(planted["b"], lambda step, rank: even(step, rank) | {"backward": 2.0})
+
+    assert list(views(looks, tmp_path, pool, now + 120.0)) == ["b", "a"]
+
+
+def test_a_job_that_hangs_is_judged_however_little_time_there_is(tmp_path: Path, pool: Executor) -> None:
+    for name in ("a", "b"):
+        well(tmp_path, name)
+    standing(tmp_path, "c", phases=dict.fromkeys(range(4), "backward"), silent=(2,))
+
+    found = views(JobLooks(str(tmp_path), budget=0.0), tmp_path, pool)
+    assert found["c"].state == "hung" and found["c"].report is not None and not found["c"].put_off
+    assert [found[name].put_off for name in ("a", "b")] == [False, True]
 
 
 def test_a_job_that_does_something_new_is_judged_at_once_and_until_its_report_is_on_that_alone(

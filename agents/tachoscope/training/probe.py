@@ -30,9 +30,8 @@ from tachoscope.spool.outbox import Outbox
 from tachoscope.timing import phases
 from tachoscope.timing.finished_step import FinishedStep
 from tachoscope.timing.procfs import RunDelay
-from tachoscope.training import compiled_steps
+from tachoscope.training import compiled_steps, job_started
 from tachoscope.training import integrity as integrity_checks
-from tachoscope.training import job_started
 from tachoscope.training.collectives import Collectives
 from tachoscope.training.heartbeats import Heartbeats
 from tachoscope.training.loaders import LoaderWatch

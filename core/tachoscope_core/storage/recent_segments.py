@@ -64,7 +64,7 @@ def _last_seconds(found: dict[str, float], over: float) -> dict[str, float]:
         writer = path[:-_TAIL].rpartition("/")[2]
         newest[writer] = max(time, newest.get(writer, 0.0))
     first = min(newest.values(), default=0.0) - over
-    return {path: time for path, time in found.items() if time >= first}
+    return {path: time for path, time in found.items() if time > first}
 
 
 def _local(root: str, days: list[str], since: float) -> dict[str, float]:
