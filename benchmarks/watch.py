@@ -171,7 +171,7 @@ def measure(root: Path, jobs: int, ranks: int, cycles: int, workers: int, changi
             found_now = looks.cycle(now, pool, nodes.live_jobs(now))
             views = [view for view in found_now if not isinstance(view, Failed)]
             assert len(views) == jobs and all(view.report or view.put_off for view in views), "each job is judged or put off"
-            judged, put_off = sum(view.judged == now for view in views), sum(view.put_off for view in views)
+            judged, put_off = sum(view.judged == now for view in views), sum(view.put_off > 0 for view in views)
             oldest = max(now - (view.judged or begin) for view in views)
             seconds, cpu = time.perf_counter() - began, cpu_seconds() - cpu
             began = time.perf_counter()

@@ -32,7 +32,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     goodput: float | None
     worst: Finding | None
     judged: float
-    put_off: bool
+    put_off: int
     reason: str
 
 

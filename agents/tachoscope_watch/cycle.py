@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -31,7 +32,9 @@ _AT_ONCE = 4
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """A look creates about as many objects, nearly all freed by reference counting; the default threshold costs 5 % of its time."""
 JUDGE_SECONDS = 8.0
-"""For which a process judges jobs in a cycle: the others are put off to the next one. 105 jobs of 64 ranks with two processes."""
+"""For which a process judges jobs in a cycle: the others are put off to the next one."""
+MOST_PUT_OFF = 2
+"""Cycles running in which a job may be put off: the next one judges it, however long that takes."""
 AT_REST_CYCLES = 10
 """Cycles from one look at a job at rest to the next: with a cycle a minute, ten minutes."""
 
@@ -42,6 +45,16 @@ class Failed:
 
     job: str
     reason: str
+
+
+class _Asked(NamedTuple):
+    """What a process has to know of a job: `objects` of the look before, and in how many cycles running it was put off."""
+
+    job: str
+    live: LiveJob | None
+    objects: str
+    settled: bool
+    put_off: int
 
 
 def executor(workers: int, memory: ShareMemory | None = None) -> Executor:
@@ -102,8 +115,7 @@ class JobLooks:
     then only the status of its nodes is read. A job that no node knows and that recorded nothing lately is looked at in one of
     `AT_REST_CYCLES` cycles: a store keeps the jobs of years. What is kept is a view per job; after a restart they are made again.
 
-    Jobs are judged in the order of their urgency; those put off in the cycle before come first, so that none waits for long while
-    others have larger news. Hangs and ends are told in any case.
+    Jobs are judged in the order of their urgency; those put off in the cycle before come first. Hangs and ends are always told.
 
     Args:
         over: seconds of a job that are judged, where enough steps fit into them. budget: seconds for which each process judges jobs
@@ -154,7 +166,7 @@ class JobLooks:
         settled: Collection[str],
         budget: float,
     ) -> Iterator[JobView | Failed]:
-        asked = [(job, _without_rows(live.get(job)), self._objects(job), job in settled) for job in jobs]
+        asked = [_Asked(job, _without_rows(live.get(job)), self._objects(job), job in settled, self._put_off(job)) for job in jobs]
         documents = pool.map(functools.partial(_judge, self._url, now, self._over, budget), asked, chunksize=_AT_ONCE)
         for job, document in zip(jobs, documents, strict=True):
             if isinstance(document, str):
@@ -176,8 +188,12 @@ class JobLooks:
     def _place(self, job: str, urgency: float) -> tuple[bool, float, float, str]:
         """Return what puts a job in its place: those put off come first, the oldest report before others; then larger news."""
         last = self._last.get(job)
-        waited = bool(urgency) and last is not None and last.view.put_off
+        waited = bool(urgency) and self._put_off(job) > 0
         return not waited, last.view.judged if waited and last is not None else 0.0, -urgency, job
+
+    def _put_off(self, job: str) -> int:
+        last = self._last.get(job)
+        return last.view.put_off if last is not None else 0
 
     def _objects(self, job: str) -> str:
         """Return the identifier of the objects that a job's last report is about; empty if the job must be judged again."""
@@ -217,14 +233,14 @@ def _is_over(now: float, budget: float) -> bool:
     return time.monotonic() - _cycle[1] > budget
 
 
-def _judge(url: str, now: float, over: float, budget: float, asked: tuple[str, LiveJob | None, str, bool]) -> bytes | str:
+def _judge(url: str, now: float, over: float, budget: float, asked: _Asked) -> bytes | str:
     """Return a look as JSON, nothing where there is none, or why it could not be had."""
-    job, live, before, settled = asked
     try:
-        if _memory is not None and not _memory.has(job):
+        if _memory is not None and not _memory.has(asked.job):
             return "it is another watch's now"
-        put_off = not settled and _is_over(now, budget)
-        look = judge_job(_store(url), job, now, over, live, before, settled=settled, put_off=put_off)
+        late = _is_over(now, budget) and not asked.settled and asked.put_off < MOST_PUT_OFF
+        put_off = asked.put_off + 1 if late else 0
+        look = judge_job(_store(url), asked.job, now, over, asked.live, asked.objects, settled=asked.settled, put_off=put_off)
         return b"" if look is None else msgspec.json.encode(look)
     except TachoscopeError as error:
         return str(error)

@@ -57,7 +57,7 @@ def judge_job(
     before: str = "",
     *,
     settled: bool = False,
-    put_off: bool = False,
+    put_off: int = 0,
 ) -> Look | None:
     """Judge what a job recorded lately, and keep the report in the store; None: it recorded nothing, and no node knows it.
 
@@ -65,7 +65,7 @@ def judge_job(
         now: Unix seconds. over: seconds up to its newest step that are judged, where enough steps fit into them.
         live: what its nodes say of it; None: nothing. before: `objects` of the look before; empty: all is to be judged.
         settled: the report of the look before is good enough while the job runs and does not hang.
-        put_off: there is no time to judge a job that runs and does not hang.
+        put_off: there is no time to judge a job that runs and does not hang, in so many cycles running; 0: there is.
 
     Raises:
         TachoscopeError: the store cannot be read.
@@ -75,7 +75,7 @@ def judge_job(
         if settled and before:
             return Look(_live_view(store, live, now), before, unchanged=True)
         if put_off:
-            view = msgspec.structs.replace(_live_view(store, live, now), put_off=True, reason="" if before else _NO_TIME)
+            view = msgspec.structs.replace(_live_view(store, live, now), put_off=put_off, reason="" if before else _NO_TIME)
             return Look(view, before, unchanged=bool(before))
     late = _LATER * live.flush_seconds if live is not None else 0.0
     segments = _segments(store, job, now, over, late)

@@ -49,7 +49,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         profiles: all that were requested in the last hour.
         report: on the last minutes; None: it cannot be judged, and `reason` says why. judged: Unix seconds at which it was made;
             0.0: there is none. unwritten: why it is not in the store.
-        put_off: a new report is due, and the watch had no time for it: the next cycle judges the job before others.
+        put_off: in how many cycles running a new report was due and the watch had no time for it; 0: it is on the newest.
     """
 
     job: str
@@ -67,4 +67,4 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     judged: float = 0.0
     reason: str = ""
     unwritten: str = ""
-    put_off: bool = False
+    put_off: int = 0
