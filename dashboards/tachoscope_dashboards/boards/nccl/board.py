@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tachoscope_alerts.compile.links import board_uid
 from tachoscope_alerts.spec.policy import Policy
+from tachoscope_core.metrics.nccl import COLLECTIVE_SECONDS
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.nccl import collectives as nccl_collectives
 from tachoscope_dashboards.boards.nccl import communicators as nccl_communicators
@@ -12,7 +15,10 @@ from tachoscope_dashboards.parts.panels import row
 from tachoscope_dashboards.parts.variables import CLUSTER, JOB_NAMESPACE, NAMESPACE, NODE, OF_WORKLOADS, TRAINING_JOB, WHERE
 
 _NODE = f'{WHERE}, instance=~"$node"'
-_JOB = f'{OF_WORKLOADS}, instance=~"$node", training_job=~"$training_job"'
+_NODE_OF_JOB = f'{OF_WORKLOADS}, instance=~"$node"'
+_JOB = f'{_NODE_OF_JOB}, training_job=~"$training_job"'
+_JOBS = replace(TRAINING_JOB, source=f"{COLLECTIVE_SECONDS.name}_count{{{_NODE_OF_JOB}}}", some=True)
+"""Those that write Inspector lines on the chosen nodes; never all, as the operations of 10,000 GPUs are 80,000 series."""
 
 
 def board(policy: Policy) -> Board:
@@ -22,9 +28,10 @@ def board(policy: Policy) -> Board:
         title="NCCL",
         question="Do collectives run as fast as the network allows, and does a communicator hang?",
         hint="NCCL's RAS reports communicators, and does not know jobs: these panels are of the chosen nodes. "
-        "The Inspector reports collectives. Time in them includes the waiting for later ranks, so their bandwidth is the least "
-        "that the network gave: where it falls, see on the board Job whether a rank is late before you blame the network.",
-        variables=(CLUSTER, NAMESPACE, NODE, JOB_NAMESPACE, TRAINING_JOB),
+        "The Inspector reports collectives, of the chosen jobs. Time in them includes the waiting for later ranks, so their "
+        "bandwidth is the least that the network gave: where it falls, see on the board Job whether a rank is late before you blame "
+        "the network.",
+        variables=(CLUSTER, NAMESPACE, NODE, JOB_NAMESPACE, _JOBS),
         panels=(
             row("Does a communicator hang, or lack ranks?"),
             *nccl_communicators.numbers(policy, _NODE),
