@@ -82,6 +82,7 @@ fleet: $(READY) ## compare what 1,250 nodes cost Prometheus and VictoriaMetrics 
 	@.ci/system-packages fleet
 	$(BIN)/python -m benchmarks.fleet --nodes 3 --minutes 6 --scrape-seconds 1  # bytes of a sample
 	$(BIN)/python -m benchmarks.fleet --nodes 50 --minutes 5 --scrape-seconds 15  # the same answers by VictoriaMetrics
+	$(BIN)/python -m benchmarks.fleet.day  # a value of each objective at each evaluation of a day
 	$(BIN)/python -m benchmarks.fleet --nodes $(NODES)  # rules and panels
 
 lab: system-packages $(READY) ## cause every bottleneck for real, RUNS=30 times at each severity, in two sets, and write docs/develop/accuracy.md (days; it goes on where it was interrupted)

@@ -29,8 +29,8 @@ def board(policy: Policy) -> Board:
         question="Do collectives run as fast as the network allows, and does a communicator hang?",
         hint="NCCL's RAS reports communicators, and does not know jobs: these panels are of the chosen nodes. "
         "The Inspector reports collectives, of the chosen jobs. Time in them includes the waiting for later ranks, so their "
-        "bandwidth is the least that the network gave: where it falls, see on the board Job whether a rank is late before you blame "
-        "the network.",
+        "bandwidth is the least that the network gave: where it falls, see on the board Job whether a rank is late before you "
+        "blame the network.",
         variables=(CLUSTER, NAMESPACE, NODE, JOB_NAMESPACE, _JOBS),
         panels=(
             row("Does a communicator hang, or lack ranks?"),
