@@ -15,7 +15,7 @@ from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.calibration import MOST, NOT_CALIBRATED, Calibration
 from tachoscope_analyzers.stats import spikes
 from tachoscope_analyzers.stats.arrays import Matrix
-from tachoscope_analyzers.stats.change_points import change_points
+from tachoscope_analyzers.stats.change_points import large_change_points
 from tachoscope_core.report.report import SEVERITY_ORDER, AdvisedSettings, Evidence, Finding, RunnerUp, Severity, StepSeconds
 from tachoscope_core.report.taxonomy import BY_SLUG
 
@@ -167,7 +167,8 @@ def _finding(
     mean = series.mean
     if candidate.level is None and lost / mean < threshold("small_share"):
         return None
-    shares = resampled_shares(candidate.seconds, series.seconds, change_points(candidate.seconds))
+    changes = large_change_points(candidate.seconds, threshold("change_share") * mean)
+    shares = resampled_shares(candidate.seconds, series.seconds, changes)
     low, high = (float(end) for end in np.quantile(shares, [0.025, 0.975]))
     by_share = candidate.level or severity(lost / mean, low, len(series.seconds))
     if by_share is None:

@@ -18,7 +18,7 @@ from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.step_table import Array
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_analyzers.stats.arrays import Matrix
-from tachoscope_analyzers.stats.change_points import change_points, least_steps, spread
+from tachoscope_analyzers.stats.change_points import change_points, large_change_points, least_steps, spread
 from tachoscope_core.report.trend import Bin, ChangePoint, Estimate, StateShift, Trend
 
 _COLUMNS = 120
@@ -64,9 +64,7 @@ def lasting_changes(losses: Losses) -> list[int]:
     least, apart = threshold("change_share") * losses.mean_step, least_steps(len(losses.step))
     shifts: dict[int, float] = {}
     for seconds in of_latest(losses).values():
-        if not _may_change(seconds, least, apart):
-            continue
-        places = change_points(seconds)
+        places = large_change_points(seconds, least)
         levels = [float(np.median(piece)) for piece in np.split(seconds, places)]
         for place, (before, after) in zip(places, pairwise(levels), strict=True):
             shifts[place] = max(abs(after - before), shifts.get(place, 0.0))
@@ -75,13 +73,6 @@ def lasting_changes(losses: Losses) -> list[int]:
         if shifts[place] >= least and all(abs(place - other) >= apart for other in found):
             found.append(place)
     return sorted(found)
-
-
-def _may_change(seconds: Matrix, least: float, apart: int) -> bool:
-    """Return whether medians of adjacent steps, `apart` of them each, differ by half of `least`: that is cheap to know."""
-    blocks = len(seconds) // apart
-    medians = np.median(seconds[: blocks * apart].reshape(blocks, apart), axis=1)
-    return blocks > 1 and float(np.ptp(medians)) >= least / 2
 
 
 def estimate(seconds: Matrix) -> Estimate:

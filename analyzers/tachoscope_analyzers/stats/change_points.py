@@ -48,6 +48,16 @@ def change_points(seconds: Matrix) -> list[int]:
     return places[1:] if places and _is_warm_up(seconds, places) else places
 
 
+def large_change_points(seconds: Matrix, least: float) -> list[int]:
+    """Return the change points of a series, shape (K,), which has one of `least` seconds: of most series it is cheap to know that
+    they have none.
+    """
+    apart = least_steps(len(seconds))
+    blocks = len(seconds) // apart
+    medians = np.median(seconds[: blocks * apart].reshape(blocks, apart), axis=1)
+    return change_points(seconds) if blocks > 1 and float(np.ptp(medians)) >= least / 2 else []
+
+
 def least_steps(count: int) -> int:
     """Return how many of `count` steps a level has to last."""
     width = max(1, count // _MOST_BINS)
