@@ -10,6 +10,7 @@ import yaml
 from tachoscope_alerts import promql
 from tachoscope_alerts.promql import Aggregation, Binary, Call, Constant, Matcher, Series, Window
 from tachoscope_core.errors import TachoscopeError
+from trying import each
 
 GOOD = {
     # expression: the series that it reads, each with its window in seconds
@@ -80,12 +81,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("text", GOOD)
+@each("text", GOOD)
 def test_an_expression_reads_these_series_over_these_windows(text: str):
     assert [(series.metric, seconds) for series, seconds in promql.read(promql.parse(text))] == GOOD[text]
 
 
-@pytest.mark.parametrize("text", BAD)
+@each("text", BAD)
 def test_what_is_not_an_expression_is_refused_with_the_reason(text: str):
     with pytest.raises(TachoscopeError, match=r"^the expression .* is not valid: \w+"):
         promql.parse(text)

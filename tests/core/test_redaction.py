@@ -11,6 +11,7 @@ from secret_corpus import HOSTILE, HYPERPARAMETERS, IN_ARGUMENTS, IN_CONTEXT, IN
 from tachoscope.lineage.collect import hyperparameters_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.redaction import HIDDEN, redact, redact_arguments, redact_environment, redact_value
+from trying import each
 
 HARMLESS = (Path(__file__).parent.parent / "harmless_arguments.txt").read_text().splitlines()
 AROUND = (
@@ -27,15 +28,15 @@ AROUND = (
 )
 
 
-@pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("name", TOKENS)
+@each("around", AROUND)
+@each("name", TOKENS)
 def test_a_secret_of_a_known_format_is_hidden_wherever_it_stands(name: str, around: str) -> None:
     secret = TOKENS[name]
     for line in secret.split("\n")[1:-1] or [secret]:  # of a private key every line
         assert line not in redact(around.format(secret))
 
 
-@pytest.mark.parametrize("name", TOKENS)
+@each("name", TOKENS)
 def test_a_secret_that_was_cut_is_hidden_as_far_as_it_goes(name: str) -> None:
     secret = TOKENS[name]
     cut = secret[: max(len(secret) * 9 // 10, 20)]
@@ -82,19 +83,19 @@ def test_hyperparameters_whose_names_only_look_like_those_of_secrets_stay() -> N
     assert json.loads(hyperparameters_of(PLAIN_HYPERPARAMETERS)["hyperparameters"]) == PLAIN_HYPERPARAMETERS
 
 
-@pytest.mark.parametrize("line", HARMLESS)
+@each("line", HARMLESS)
 def test_of_the_arguments_of_usual_commands_nothing_is_hidden(line: str) -> None:
     assert redact_arguments(line.split()) == line.split()
 
 
-@pytest.mark.parametrize("name", INNOCENTS)
+@each("name", INNOCENTS)
 def test_what_only_looks_like_a_secret_stays(name: str) -> None:
     assert redact(INNOCENTS[name]) == INNOCENTS[name]
     words = INNOCENTS[name].split()
     assert redact_arguments(words) == words
 
 
-@pytest.mark.parametrize("text", [*TOKENS.values(), *(text for text, _ in IN_CONTEXT.values()), *INNOCENTS.values()])
+@each("text", [*TOKENS.values(), *(text for text, _ in IN_CONTEXT.values()), *INNOCENTS.values()])
 def test_redacting_twice_is_redacting_once(text: str) -> None:
     assert redact(redact(text)) == redact(text)
 

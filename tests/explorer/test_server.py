@@ -11,6 +11,7 @@ import pytest
 
 from served import Served, begin, served
 from tachoscope_cli.main import main
+from trying import each
 
 CANARY = "canary-of-a-file-outside"
 OPEN = """
@@ -167,8 +168,8 @@ def test_a_configuration_that_lies_around_opens_nothing(open_: Served) -> None:
 ROOTS = ("/", "/static/", "/media/", "/component/", "/component/x/", "/app/static/", "/_stcore/bidi-components/x/")
 
 
-@pytest.mark.parametrize("root", ROOTS)
-@pytest.mark.parametrize(
+@each("root", ROOTS)
+@each(
     "way",
     [
         *("../../../../../../../../etc/passwd", "..%2f..%2f..%2f..%2f..%2f..%2f..%2fetc%2fpasswd"),

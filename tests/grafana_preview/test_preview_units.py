@@ -9,6 +9,7 @@ import pytest
 
 from grafana_preview.units import digits, text
 from tachoscope_dashboards.parts.panels import Unit
+from trying import each
 
 NOW = 1.7e9
 
@@ -58,7 +59,7 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize(("unit", "value", "written"), WRITTEN)
+@each(("unit", "value", "written"), WRITTEN)
 def test_a_value_is_written_with_three_digits_in_the_unit_that_reads_best(unit: str, value: float, written: str) -> None:
     assert text(value, unit) == written
 

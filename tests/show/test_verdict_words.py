@@ -13,6 +13,7 @@ from tachoscope_core.report.taxonomy import BY_SLUG, CORES_USED
 from tachoscope_show.report import html as render_html
 from tachoscope_show.report import text as render_text
 from tachoscope_show.report.verdict_words import first_lines, sentence
+from trying import each
 
 
 def finding(class_: str, **values: Any) -> Finding:
@@ -95,8 +96,8 @@ def test_from_bad_data_nothing_is_concluded() -> None:
     assert "half is missing" in first_lines(report(finding("input_fetch"), quality=[bad])).verdict
 
 
-@pytest.mark.parametrize(("class_", "cause"), [(slug, cause) for slug, entry in BY_SLUG.items() for cause in ("", *entry.causes)])
-@pytest.mark.parametrize("ranks", ["all", [3], [1, 2]])
+@each(("class_", "cause"), [(slug, cause) for slug, entry in BY_SLUG.items() for cause in ("", *entry.causes)])
+@each("ranks", ["all", [3], [1, 2]])
 def test_every_class_has_a_sentence_that_can_be_filled(class_: str, cause: str, ranks: Any) -> None:
     made = sentence(finding(class_, cause=cause, ranks=ranks), report())
 

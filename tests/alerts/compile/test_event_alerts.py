@@ -18,6 +18,7 @@ from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_node.gpu.health.rules import thresholds
 from tachoscope_node.gpu.reading import FAULTS
 from tachoscope_node.gpu.xid.counter import about
+from trying import each
 
 ALERTS = alerts()
 PAGES = sorted(name for name, alert in ALERTS.items() if alert["severity"] == "page")
@@ -86,7 +87,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 @needs_promtool
-@pytest.mark.parametrize("name", ALERTS)
+@each("name", ALERTS)
 def test_the_summary_has_a_number_and_names_who_is_affected(name: str, said: dict[str, list[str]]) -> None:
     firing = [case for case in cases_of(ALERTS[name]) if case.fires]
 
@@ -102,7 +103,7 @@ def test_the_summary_has_a_number_and_names_who_is_affected(name: str, said: dic
 # --- what whoever is woken needs ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@each("name", ALERTS)
 def test_it_says_whose_it_is_what_is_lost_and_where_its_threshold_comes_from(name: str) -> None:
     alert = ALERTS[name]
 
@@ -116,7 +117,7 @@ def test_it_says_whose_it_is_what_is_lost_and_where_its_threshold_comes_from(nam
     assert alert["dashboard"]
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@each("name", ALERTS)
 def test_it_has_a_fault_and_a_look_alike_each_said_in_a_line(name: str) -> None:
     cases = cases_of(ALERTS[name])
 
@@ -130,7 +131,7 @@ def test_a_file_is_named_after_its_group_and_no_alert_is_there_twice() -> None:
     assert sum(len(content["alerts"]) for content in files().values()) == len(ALERTS)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_a_page_is_about_a_job_a_service_or_a_host_and_not_about_each_of_a_thousand_parts(name: str) -> None:
     assert all(len(case.labels) == 1 for case in cases_of(ALERTS[name]) if case.fires)
     assert {label for case in cases_of(ALERTS[name]) for label in case.labels} <= {"training_job", "service", "instance"}
@@ -174,7 +175,7 @@ def words(expression: str) -> set[str]:
     return set(re.findall(r"(?<![\w:])[a-zA-Z_:][\w:]*", bare))
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@each("name", ALERTS)
 def test_every_metric_and_label_of_its_expression_is_one_that_there_is(name: str) -> None:
     expression = ALERTS[name]["expr"]
     metrics = words(expression) - LANGUAGE
@@ -187,7 +188,7 @@ def test_every_metric_and_label_of_its_expression_is_one_that_there_is(name: str
         assert label in LABELS[metric] | {"job", "instance", *IDENTITY}, (metric, label)
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@each("name", ALERTS)
 def test_the_values_that_it_asks_labels_for_are_ones_that_they_can_have(name: str) -> None:
     for metric, label, value in matchers(ALERTS[name]["expr"]):
         if metric not in OURS:
@@ -199,14 +200,14 @@ def test_the_values_that_it_asks_labels_for_are_ones_that_they_can_have(name: st
                 assert one in known, (metric, label, one)
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@each("name", ALERTS)
 def test_the_queries_in_its_words_ask_for_metrics_that_there_are(name: str) -> None:
     alert = ALERTS[name]
 
     assert set(re.findall(r"\btachoscope_\w+", alert["summary"] + alert["description"])) <= set(OURS)
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@each("name", ALERTS)
 def test_the_series_of_its_tests_have_names_and_labels_that_there_are(name: str) -> None:
     extra: set[str] = {"job", "instance", "pod", "severity", "profile", *IDENTITY}
     for case in cases_of(ALERTS[name]):

@@ -47,6 +47,7 @@ from tachoscope_cli.app import app
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.metric import IDENTITY, NAMESPACE
 from tachoscope_core.report.taxonomy import BY_SLUG
+from trying import each
 
 PAGES = alert_pages()
 ALL = {**PAGES, **procedures()}
@@ -68,7 +69,7 @@ def test_a_page_that_is_neither_an_alerts_nor_a_classs_nor_a_procedure_is_nobody
     assert others == BY_SLUG.keys()
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_the_sections_stand_in_the_order_in_which_they_are_needed(name: str) -> None:
     page = PAGES[name]
 
@@ -77,12 +78,12 @@ def test_the_sections_stand_in_the_order_in_which_they_are_needed(name: str) -> 
     assert all(section(page, heading).strip() for heading in HEADINGS)
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_nothing_is_left_to_be_written(name: str) -> None:
     assert "TODO" not in ALL[name]
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_the_first_action_can_be_taken_back_and_says_what_to_expect(name: str) -> None:
     first = section(PAGES[name], "3 Stop it").split("\n2. ")[0]
 
@@ -92,7 +93,7 @@ def test_the_first_action_can_be_taken_back_and_says_what_to_expect(name: str) -
     assert "Undo" in first
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_symptoms_lead_over_a_query_to_a_cause_and_a_step(name: str) -> None:
     lines = section(PAGES[name], "4 Diagnose").splitlines()
     begin = lines.index("| symptom | query | cause | step |")
@@ -103,7 +104,7 @@ def test_symptoms_lead_over_a_query_to_a_cause_and_a_step(name: str) -> None:
     assert all(cell.strip() for row in rows for cell in row)
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_queries_are_numbered_and_each_number_that_is_referred_to_is_one(name: str) -> None:
     numbers = [query.number for query in queries(ALL[name])]
 
@@ -111,7 +112,7 @@ def test_queries_are_numbered_and_each_number_that_is_referred_to_is_one(name: s
     assert {int(number) for number in re.findall(r"\bQ(\d+)\b", ALL[name])} <= set(numbers)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_the_head_names_a_test_of_the_alert_that_was_run_within_half_a_year(name: str) -> None:
     head = HEAD.fullmatch(PAGES[name].splitlines()[0])
 
@@ -170,7 +171,7 @@ def ask(port: int, expression: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs prometheus and promtool")
-@pytest.mark.parametrize("name", [name for name in ALL if queries(ALL[name])])
+@each("name", [name for name in ALL if queries(ALL[name])])
 def test_every_query_finds_something_on_a_fleet_where_everything_is_broken(name: str, fleet: int) -> None:
     silent = [query.expression for query in queries(ALL[name]) if not usable(ask(fleet, to_ask(query)))]
 
@@ -185,7 +186,7 @@ def usable(rows: list[dict[str, Any]]) -> bool:
     return any(row["value"][1] != "NaN" for row in rows)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_a_query_asks_the_cluster_of_the_alert_and_for_a_job_or_service_its_namespace(name: str) -> None:
     asked = [series for query in queries(PAGES[name]) for series in selectors(query) if not series.metric.startswith(OF_PROMETHEUS)]
     chosen = [{one.label: one.value for one in series.matchers if one.operator == "="} for series in asked]
@@ -200,7 +201,7 @@ def selectors(query: Query) -> list[promql.Series]:
     return [node for node in promql.walk(tree) if isinstance(node, promql.Series)]
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_a_query_uses_only_metrics_labels_and_values_that_there_are(name: str) -> None:
     known = catalogue(load([ALERTS / "slos"]))
 
@@ -221,14 +222,14 @@ def test_the_planted_fleet_has_the_metrics_and_labels_of_the_catalogue() -> None
 # --- commands and links -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_the_commands_are_bash(name: str) -> None:
     for block in blocks(ALL[name], "sh"):
         done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_a_placeholder_is_a_label_or_the_readme_says_where_it_is_from(name: str) -> None:
     used = set(re.findall(r"\$\{(\w+)", ALL[name]))
     explained = re.findall(r"^\| (`.+?`) \|", (RUNBOOKS / "README.md").read_text(), flags=re.MULTILINE)
@@ -236,7 +237,7 @@ def test_a_placeholder_is_a_label_or_the_readme_says_where_it_is_from(name: str)
     assert used <= runbook_fixture.LABELS.keys() | {word for cell in explained for word in re.findall(r"`(\w+)`", cell)}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_what_a_step_needs_is_given_by_the_alert_or_by_a_line_above_it(name: str) -> None:
     page, known = PAGES[name], labels_of(name) | ADDRESSES
     needed = {word: page.index(f"${{{word}") for word in re.findall(r"\$\{(\w+)", page) if word not in known}
@@ -250,7 +251,7 @@ def commands() -> Any:
     return typer.main.get_command(app)
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_the_commands_of_ours_exist_with_their_options(name: str) -> None:
     for words in re.findall(r"(?:^|`|\(|; )tachoscope ((?:[a-z]+ ?)[^`\n#|;]*)", ALL[name], flags=re.MULTILINE):
         command: Any = commands()
@@ -265,7 +266,7 @@ def test_the_commands_of_ours_exist_with_their_options(name: str) -> None:
         assert set(re.findall(r"(?<!\S)--[\w-]+", ours)) <= known | {"--help"}, f"tachoscope {words}"
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_the_links_lead_somewhere(name: str) -> None:
     for link in links(ALL[name]):
         file, _, anchor = link.partition("#")
@@ -296,12 +297,12 @@ def labels_of(name: str) -> set[str]:
     return of_objectives | of_events | {label for label in IDENTITY if label != "team"}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_what_is_generated_is_current(name: str) -> None:
     assert refresh(PAGES[name], SUBJECTS[name], policy.load(ALERTS / "policy.yaml")) == PAGES[name], "make generate"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_a_label_in_a_query_is_one_of_the_alert_or_of_a_row_that_the_page_names(name: str) -> None:
     named = {
         label

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sample_slos import AVAILABILITY
 from tachoscope_alerts.spec.burn_rate_windows import DAY, FEASIBLE, LEAST_PAGING_BURN_RATE, Timing, duration, seconds_of, tiers
 from tachoscope_alerts.spec.slo import Slo
+from trying import each
 
 PERIODS = (1, 3, 7, 28, 30, 90)
 TARGETS = (0.9, 0.95, 0.99, 0.999, 0.9999)
@@ -26,8 +27,8 @@ def test_of_thirty_days_the_windows_and_burn_rates_are_those_of_the_workbook() -
     assert found == [("1h", 14.4, "page"), ("6h", 6, "page"), ("1d", 3, "ticket"), ("3d", 1, "ticket")]
 
 
-@pytest.mark.parametrize("days", PERIODS)
-@pytest.mark.parametrize("target", TARGETS)
+@each("days", PERIODS)
+@each("target", TARGETS)
 def test_half_the_allowed_errors_never_alert_and_twice_as_many_always_do(days: float, target: float) -> None:
     slo = of(days, target)
 
@@ -36,8 +37,8 @@ def test_half_the_allowed_errors_never_alert_and_twice_as_many_always_do(days: f
     assert all(tier.burn_rate >= LEAST_PAGING_BURN_RATE for tier in tiers(slo) if tier.severity == "page")
 
 
-@pytest.mark.parametrize("days", PERIODS)
-@pytest.mark.parametrize("target", TARGETS)
+@each("days", PERIODS)
+@each("target", TARGETS)
 def test_a_page_comes_before_an_eighth_of_the_budget_is_spent_and_a_ticket_before_a_sixth(days: float, target: float) -> None:
     slo = of(days, target)
 
@@ -80,7 +81,7 @@ def test_a_duration_means_the_time_that_it_was_made_from(milliseconds: int) -> N
     assert round(seconds_of(duration(milliseconds / 1000)) * 1000) == milliseconds
 
 
-@pytest.mark.parametrize("text", ["", "5", "m", "5 m", "1.5h", "5m!", "-5m", "h1"])
+@each("text", ["", "5", "m", "5 m", "1.5h", "5m!", "-5m", "h1"])
 def test_what_prometheus_would_not_take_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
         seconds_of(text)
@@ -93,7 +94,7 @@ def test_scaled_down_a_window_still_holds_two_evaluations() -> None:
     assert (timing.base, timing.least_window) == (2.5, 2)
 
 
-@pytest.mark.parametrize("interval", [15, 30, 60, 300])
+@each("interval", [15, 30, 60, 300])
 def test_a_wait_of_alertmanager_is_as_long_as_said_however_often_rules_are_evaluated(interval: float) -> None:
     assert [Timing(interval=interval).waited(seconds) for seconds in (30, 300)] == [30, 300]
 

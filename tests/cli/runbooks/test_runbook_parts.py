@@ -9,6 +9,7 @@ from tachoscope_cli.runbooks.pages import page_of
 from tachoscope_cli.runbooks.parts import Command, Query, healthy, page_parts, queries_named_in
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_show.text.runbook_pages import names
+from trying import each
 
 PAGE = """# Planted | page
 
@@ -93,7 +94,7 @@ def test_a_query_without_its_words_is_refused_and_named() -> None:
         page_parts("## 1 Is it real?\n```promql\nup == 0\n```\n")
 
 
-@pytest.mark.parametrize("name", names())
+@each("name", names())
 def test_every_page_can_be_taken_apart(name: str) -> None:
     assert all(one.programs() for one in page_parts(page_of(name)) if isinstance(one, Command))
 

@@ -6,9 +6,10 @@ import pytest
 
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.text.runbook_pages import path_of, text_of
+from trying import each
 
 
-@pytest.mark.parametrize("slug", BY_SLUG)
+@each("slug", BY_SLUG)
 def test_every_class_has_its_runbook(slug: str) -> None:
     assert text_of(BY_SLUG[slug].runbook).startswith("# ")
 

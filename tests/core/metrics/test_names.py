@@ -4,11 +4,12 @@ import pytest
 
 from tachoscope_core.metrics.catalogue import BY_NAME, METRICS, TRAINING_STATES
 from tachoscope_core.metrics.metric import PROMETHEUS_LABELS, Metric
+from trying import each
 
 _HIGH_CARDINALITY = {"run", "run_id", "attempt", "pid", "step", "writer"}
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+@each("metric", METRICS)
 def test_names_carry_the_prefix_and_only_counters_end_in_total(metric: Metric) -> None:
     assert metric.name.startswith("tachoscope_")
     assert metric.name.endswith("_total") == (metric.type == "counter")
@@ -31,7 +32,7 @@ def test_type_and_unit_follow_from_the_name(name: str, buckets: tuple[float, ...
     assert (metric.type, metric.unit) == expected
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+@each("metric", METRICS)
 def test_labels_never_collide_with_prometheus_and_never_explode(metric: Metric) -> None:
     assert not set(metric.labels) & (PROMETHEUS_LABELS | _HIGH_CARDINALITY)
 

@@ -1,9 +1,8 @@
 from pathlib import Path
 
-import pytest
-
 from tachoscope_core.metrics.catalogue import REQUEST_STATES, TRAINING_STATES
 from tachoscope_core.report.taxonomy import BY_SLUG, Bottleneck
+from trying import each
 
 RUNBOOKS = Path(__file__).parents[3] / "runbooks"
 SLUGS = [
@@ -47,13 +46,13 @@ def test_the_list_of_classes_is_closed() -> None:
     assert sorted(BY_SLUG) == sorted(SLUGS)
 
 
-@pytest.mark.parametrize("entry", BY_SLUG.values(), ids=lambda entry: entry.slug)
+@each("entry", BY_SLUG.values())
 def test_every_class_inflates_a_state_of_the_ledger(entry: Bottleneck) -> None:
     assert entry.state in TRAINING_STATES + REQUEST_STATES
     assert entry.title and entry.fix
 
 
-@pytest.mark.parametrize("slug", SLUGS)
+@each("slug", SLUGS)
 def test_every_class_has_a_runbook_to_follow(slug: str) -> None:
     text = (RUNBOOKS / f"{slug}.md").read_text()
 

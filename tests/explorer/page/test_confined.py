@@ -15,6 +15,7 @@ from tachoscope_core.storage.store import Store
 from tachoscope_explorer.navigation import PAGES
 from tachoscope_explorer.page.settings import Settings
 from tachoscope_explorer.page.view import view_of
+from trying import each
 
 CANARY = "canary"
 LEADING_OUT = [
@@ -40,9 +41,7 @@ A_FILE_OF_A_RECORDING = ("trace", "planted/records")
 """Which is looked up in a list of those that there are."""
 
 
-@pytest.mark.parametrize(
-    ("parameter", "name"), sorted(set(itertools.product(["job", "baseline", "trace"], LEADING_OUT)) - {A_FILE_OF_A_RECORDING})
-)
+@each(("parameter", "name"), sorted(set(itertools.product(["job", "baseline", "trace"], LEADING_OUT)) - {A_FILE_OF_A_RECORDING}))
 def test_a_name_that_leads_somewhere_is_refused_in_a_sentence(parameter: str, name: str) -> None:
     view = view_of({parameter: name})
 

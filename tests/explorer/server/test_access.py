@@ -11,6 +11,7 @@ import pytest
 
 from tachoscope_core.net.allowed_hosts import HostNames
 from tachoscope_explorer.server.access import HEALTH, Access, GuardedApp
+from trying import each
 
 SECRET = b"what only some may see"
 PATHS = ["/", "/job", "/static/js/index.js", "/media/a.csv", "/_stcore/host-config", "/_stcore/upload_file/a/b", "/_stcore/metrics",
@@ -65,8 +66,8 @@ def ask(
     return sent[0]["status"], head, b"".join(message.get("body", b"") for message in sent[1:])
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
+@each("path", PATHS)
+@each("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
 def test_whom_the_proxy_does_not_name_gets_nothing(path: str, method: str) -> None:
     status, _, body = ask(door(proxy_header="X-User"), path, method)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from tachoscope_analyzers.trace.events.kernel_names import class_of, is_communication, precision_of, tensor_cores_of
+from trying import each
 
 NAMES = {
     "communication": [
@@ -74,7 +75,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("expected", "name"), [(found, name) for found, names in NAMES.items() for name in names])
+@each(("expected", "name"), [(found, name) for found, names in NAMES.items() for name in names])
 def test_the_name_tells_the_class(expected: str, name: str) -> None:
     assert class_of(name) == expected
 

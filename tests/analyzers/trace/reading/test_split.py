@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tachoscope_analyzers.trace.reading import split_json as split
 from tachoscope_analyzers.trace.reading.split_json import EventArray, NotATraceError
+from trying import each
 
 pytestmark = pytest.mark.usefixtures("scanner")
 
@@ -37,9 +38,9 @@ def small_chunks() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("indent", [None, 1, 2, 4, "\t"])
-@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])
-@pytest.mark.parametrize("size", [1, 7, 64, 100_000])
+@each("indent", [None, 1, 2, 4, "\t"])
+@each("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])
+@each("size", [1, 7, 64, 100_000])
 def test_all_events_come_in_chunks_whatever_the_layout(indent: int | str | None, separators: tuple[str, str], size: int) -> None:
     text = json.dumps({"a": [{}], "traceEvents": EVENTS, "z": [{"x": 1}]}, indent=indent, separators=separators).encode()
     for scan in (False, True):

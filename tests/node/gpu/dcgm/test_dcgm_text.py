@@ -25,6 +25,7 @@ from tachoscope_core.metrics.gpu import (
 from tachoscope_node.gpu.dcgm.fields import FIELDS
 from tachoscope_node.gpu.dcgm.parser import MOST_GPUS, NotDcgmError, read
 from tachoscope_node.gpu.reading import Gpu, Reading
+from trying import each
 
 MIB = 1024**2
 
@@ -154,7 +155,7 @@ def test_of_two_fields_for_the_same_the_first_of_the_table_is_read() -> None:
     assert one(page([Line(0, {"DCGM_FI_DEV_POWER_MGMT_LIMIT": 700})])).value(GPU_POWER, "limit") == 700.0
 
 
-@pytest.mark.parametrize("field", [field for field in FIELDS if not field.sum and not field.bits], ids=lambda field: field.field)
+@each("field", [field for field in FIELDS if not field.sum and not field.bits])
 def test_every_field_of_the_table_is_read_under_all_its_names_and_given_back_the_same(field: object) -> None:
     assert isinstance(field, type(FIELDS[0]))
     for name in (field.field, *field.also):

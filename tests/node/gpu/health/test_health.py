@@ -16,6 +16,7 @@ from tachoscope_node.gpu.health.history import GpuHistory, observe
 from tachoscope_node.gpu.health.rules import GRAVITY, HealthVerdict, holds, judge_gpu, thresholds
 from tachoscope_node.gpu.reading import FAULTS, Reading
 from tachoscope_node.gpu.xid.counter import XidError, about
+from trying import each
 
 NOW = 1_000_000.0
 MOST_NVLINKS = 18.0
@@ -26,8 +27,8 @@ Plant = Callable[[float], Sequence[Reading]]
 def look(readings: Sequence[Reading], xids: Sequence[XidError] = (), seconds: float = 1.0) -> HealthVerdict:
     """Judge the last of some readings, one a second."""
     past = GpuHistory()
-    for number, each in enumerate(readings):
-        past = observe(past, each, 100.0 + number * seconds, holds(each, MOST_NVLINKS), thresholds().window_seconds)
+    for number, one in enumerate(readings):
+        past = observe(past, one, 100.0 + number * seconds, holds(one, MOST_NVLINKS), thresholds().window_seconds)
     return judge_gpu(readings[-1], past, xids, NOW, most_nvlinks=MOST_NVLINKS)
 
 
@@ -156,7 +157,7 @@ def test_a_reading_that_nobody_renews_is_no_longer_believed() -> None:
     assert (verdict.state, verdict.reasons[0].what) == ("unknown", "stale")
 
 
-@pytest.mark.parametrize("code", [*range(1, 173), 9999])
+@each("code", [*range(1, 173), 9999])
 def test_an_xid_error_counts_by_its_severity(code: int) -> None:
     verdict = look([reading()], [error(code)])
     known = about(code)
