@@ -63,6 +63,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 TRACES_LIKE_OTHERS = (
     *("hta/v100_nccl_2rank_rank1.json.gz", "hta/diff_control_a100.json.gz", "hta/v100_ns_resolution.json.gz"),
     *("hta/diff_test_v100.json.gz", "hta/sampled_rank-1.json.gz", "kineto/resnet50_nw4_a.pt.trace.json.gz"),
+    "kineto/resnet50_nw0_a.pt.trace.json.gz",  # a third of the time of all that are left
     *(f"dlrm8/rank-{rank}.json.gz" for rank in range(1, 8)),
 )
 """Of tests that go through all recorded traces: these take most of their time, and others are of the same kinds."""

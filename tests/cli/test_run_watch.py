@@ -17,24 +17,26 @@ from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 
 HURT = """
-import os, signal, sys, time
-import torch, torch.distributed as dist
+import os, signal, time, tachoscope
 rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/rendezvous-{attempt}", rank=rank, world_size=2)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-data = torch.utils.data.TensorDataset(torch.randn(40, 4), torch.randn(40, 1))
-for number, (x, y) in enumerate(torch.utils.data.DataLoader(data)):
+def reached(rank, number):
+    return f"reached-{attempt}-{rank}-{number}"
+for number in range(40):
     if rank == 1 and number == 20:
         time.sleep(0.2)  # until the steps are written
         with open(f"hurt-{attempt}", "w") as file:
             print(os.getpid(), time.time(), file=file)
         os.kill(os.getpid(), (signal.SIGKILL, signal.SIGSTOP)[attempt])
-    time.sleep(0.02)
-    optimizer.zero_grad()
-    ((model(x) - y) ** 2).mean().backward()
-    optimizer.step()
+    with tachoscope.phase("data_wait"):
+        time.sleep(0.02)
+    with tachoscope.phase("backward"):
+        open(reached(rank, number), "w").close()
+        while not os.path.exists(reached(1 - rank, number)):
+            time.sleep(0.005)
+    tachoscope.step()
 """
+"""Two ranks that wait for each other in each backward, without the seconds of importing torch in each of four processes:
+watch/test_live_hang.py has a DistributedDataParallel that hangs."""
 
 
 def start(*command: str, options: tuple[str, ...] = (), **environ: str) -> subprocess.Popen[str]:

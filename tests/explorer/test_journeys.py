@@ -82,6 +82,7 @@ def test_the_job_that_loses_most_is_found_and_opened(page: Any, address: str) ->
     assert re.search(r"/job\?job=demo-input_straggler$", page.url)
 
 
+@pytest.mark.bar  # without a browser in screens/jobs/test_job.py
 def test_the_verdict_stands_first_with_who_how_much_and_what_to_do(page: Any, address: str) -> None:
     at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
     card = page.get_by_text("One rank's input is slow and all ranks wait for it").first

@@ -49,8 +49,8 @@ def free_port() -> int:
     raise AssertionError("unreachable: the ports are endless")
 
 
-def wait_for(what: Callable[[], Any], seconds: float = START_SECONDS) -> Any:
-    """Return the first true value, or fail with the last error."""
+def wait_for(what: Callable[[], Any], seconds: float = START_SECONDS, pause: float = 0.05) -> Any:
+    """Return the first true value, or fail with the last error; `pause`: between two looks, longer where they cost something."""
     deadline, error = time.monotonic() + seconds, "it stayed false"
     while time.monotonic() < deadline:
         try:
@@ -58,7 +58,7 @@ def wait_for(what: Callable[[], Any], seconds: float = START_SECONDS) -> Any:
                 return found
         except (OSError, AssertionError, ValueError, KeyError, IndexError) as raised:
             error = f"{type(raised).__name__}: {raised}"
-        time.sleep(0.05)
+        time.sleep(pause)
     raise AssertionError(f"not within {seconds} s: {error}")
 
 

@@ -98,16 +98,16 @@ def test_seconds_by_state_ettr_and_the_rank_at_which_a_job_hangs_are_the_same_wh
             stuck.beat()
             return asking.watch(url, "stuck")[1]
 
-        assert wait_for(hangs_at) == [1]
+        assert wait_for(hangs_at, pause=0.5) == [1]
         scraped = [
             {"job_name": name, "static_configs": [{"targets": [target]}]}
             for name, target in (("agent", f"127.0.0.1:{port}"), ("tachoscope-watch", url.removeprefix("http://")))
         ]
         with prometheus(tmp_path, *scraped) as api:
-            wait_for(lambda: hangs_at() == [1] and asking.hangs_in_prometheus(api).get("stuck", (False, False))[1])
-            wait_for(lambda: hangs_of(asking.terminal(store, "stuck")[1]) == [[1]])
+            wait_for(lambda: hangs_at() == [1] and asking.hangs_in_prometheus(api).get("stuck", (False, False))[1], pause=0.5)
+            wait_for(lambda: hangs_of(asking.terminal(store, "stuck")[1]) == [[1]], pause=0.5)
             assert set(asking.hangs_in_prometheus(api)) == {"stuck"}
-            wait_for(lambda: {job.job for job in ended} <= set(asking.prometheus(api)))
+            wait_for(lambda: {job.job for job in ended} <= set(asking.prometheus(api)), pause=0.5)
             page, stored = asking.agent(agent.get("/metrics")), asking.prometheus(api)
             for job in ended:
                 terminal, report = asking.terminal(store, job.job)

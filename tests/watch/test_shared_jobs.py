@@ -28,6 +28,8 @@ EVERY_SECONDS = {"directory": 1.0, "s3": 5.0}
 CYCLE_SECONDS = 10.0
 """A cycle of a machine that does much else: in itself it takes a fraction of this."""
 WAIT_SECONDS = 240.0
+PAUSE_SECONDS = 0.4
+"""Between two looks at all pages of all watches, which the watches answer beside their work."""
 LIVE = [f"live-{number}" for number in range(8)]
 ENDED = [f"ended-{number}" for number in range(6)]
 
@@ -108,7 +110,7 @@ class Watches:
             self.listed(stopped)
             return set(told) == set(LIVE) and bool(reached(told))
 
-        wait_for(shared, WAIT_SECONDS)
+        wait_for(shared, WAIT_SECONDS, PAUSE_SECONDS)
         return time.monotonic() - began
 
     def all_share(self, stopped: str = "") -> float:
@@ -144,11 +146,11 @@ def test_each_job_is_told_by_one_watch_whichever_is_killed_comes_or_is_stopped(
         watches = Watches(kind, store, tmp_path)
         with watches.ended:
             first = watches.come()
-            wait_for(lambda: set(watches.exported()) == set(LIVE), WAIT_SECONDS)
+            wait_for(lambda: set(watches.exported()) == set(LIVE), WAIT_SECONDS, PAUSE_SECONDS)
             second = watches.come()
             if kind == "s3":
                 watches.come()
-            wait_for(lambda: live_jobs(second) == LIVE, WAIT_SECONDS)
+            wait_for(lambda: live_jobs(second) == LIVE, WAIT_SECONDS, PAUSE_SECONDS)
             watches.all_share()
 
             watches.end(second, signal.SIGKILL)

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -166,10 +167,12 @@ class Died(BaseException):
 def test_killed_at_any_point_nothing_is_lost_or_twice_and_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(days, "MOST_STEPS", 50)
     monkeypatch.setattr(set_in_making, "GROUP_BYTES", 1)
+    ship(store := Store(str(tmp_path / "store")), a_segment=20)
+    before = read(store)
+    shutil.copytree(tmp_path / "store", tmp_path / "shipped")
     for point in range(1000):
-        store = Store(str(tmp_path / str(point)))
-        ship(store, a_segment=20)
-        before = read(store)
+        shutil.rmtree(tmp_path / "store")
+        store = Store(str(shutil.copytree(tmp_path / "shipped", tmp_path / "store")))
         with monkeypatch.context() as patch:
             _die_after(patch, store, point)
             try:
