@@ -74,7 +74,7 @@ def compile_into(folder: Path) -> tuple[dict[Path, Path], str]:
             [str(ROOT / source)],
             define_macros=[("Py_LIMITED_API", LIMITED_API)],
             depends=[str(path) for path in (ROOT / source).parent.glob("*.h")],
-            extra_compile_args=["-std=c11", "-O2", "-Wall"],
+            extra_compile_args=["-std=gnu11", "-O2", "-Wall"],
             py_limited_api=True,
             optional=True,
         )

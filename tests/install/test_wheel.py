@@ -1,6 +1,8 @@
 """What is shipped, tested as it is shipped: the wheel in a clean environment."""
 
 import importlib.metadata
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from making import beat, job
+from tachoscope_core import native
 
 REPOSITORY = Path(__file__).parents[2]
 STEP = {"data_wait": 0.08, "forward": 0.03, "backward": 0.06}
@@ -25,8 +28,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def pip(*words: str, python: str = sys.executable) -> None:
-    subprocess.run([sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check", *words], check=True)
+@pytest.fixture(scope="module")
+def wheel_without_compiler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pure")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(REPOSITORY), CC="no-such-compiler")
+    return next(folder.glob("*.whl"))
+
+
+def pip(*words: str, python: str = sys.executable, **environ: str) -> None:
+    command = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check", *words]
+    subprocess.run(command, check=True, env=os.environ | environ)
 
 
 @dataclass(frozen=True)
@@ -100,6 +111,33 @@ def test_installed_by_pip_with_its_extra_the_wheel_analyzes(clean: Clean, wheel:
     pip("install", f"{wheel}[analyze]", python=clean.python)
 
     assert clean.analyzes()
+
+
+def test_with_a_compiler_the_wheel_holds_every_native_module_for_all_versions_of_python(wheel: Path) -> None:
+    if shutil.which("cc") is None and shutil.which("gcc") is None:
+        pytest.skip("there is no C compiler here")
+    names = zipfile.ZipFile(wheel).namelist()
+
+    assert "-cp311-abi3-" in wheel.name
+    assert {name for name in names if name.endswith(".so")} == {f"{name.replace('.', '/')}.abi3.so" for name in native.MODULES}
+    assert not [name for name in names if name.endswith((".c", ".h"))]
+
+
+def test_without_a_compiler_the_wheel_is_pure_and_else_the_same(wheel: Path, wheel_without_compiler: Path) -> None:
+    with_, without = ({*zipfile.ZipFile(one).namelist()} for one in (wheel, wheel_without_compiler))
+
+    assert wheel_without_compiler.name.endswith("-py3-none-any.whl")
+    assert {name for name in with_ - without if ".dist-info" not in name} == {name for name in with_ if name.endswith(".so")}
+
+
+def test_each_c_file_of_a_package_is_a_native_module_that_doctor_names() -> None:
+    found = [
+        path.relative_to(REPOSITORY).parts[1:]
+        for root in ("core", "agents", "analyzers")
+        for path in (REPOSITORY / root).rglob("*.c")
+    ]
+
+    assert {".".join(parts).removesuffix(".c") for parts in found} == set(native.MODULES)
 
 
 def test_the_wheel_holds_only_packages_with_the_projects_prefix_and_its_data(wheel: Path) -> None:

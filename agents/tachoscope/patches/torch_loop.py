@@ -29,7 +29,7 @@ from tachoscope.training.probe import Probe
 
 def install(probe: Probe, torch: ModuleType) -> None:
     """Wrap torch for `probe`; called once a process."""
-    open_gates(torch.is_grad_enabled)
+    open_gates(torch)
     models = ModelCalls(probe, torch)
     models.call = gate(Kind.CALL_MODEL, models.call, probe.stop_after_fault)  # type: ignore[method-assign]
     probe.report_models(models)
@@ -83,9 +83,7 @@ def _loaders(probe: Probe) -> None:
             probe.loaders.batch_given(iterator, batch)
             return _samples_of(iterator)
 
-        return gate(
-            Kind.NEXT_BATCH, next_batch, probe.stop_after_fault, original, first_batch=first_batch, elements_of=elements_of
-        )
+        return gate(Kind.NEXT_BATCH, next_batch, probe.stop_after_fault, original, first_batch=first_batch, elements_of=elements_of)
 
     wrap(dataloader._BaseDataLoaderIter, "__next__", next_of)
     _workers(probe, dataloader)

@@ -61,6 +61,7 @@ class ModelCalls:
         self.active = False
         self._watcher = watcher
         self._grad_enabled = torch.is_grad_enabled
+        self._is_compiling = torch.compiler.is_compiling
         self._module_class = torch.nn.Module
         self._original: Function = torch.nn.Module.__call__
         self._discovering = False
@@ -115,7 +116,7 @@ class ModelCalls:
         """Call the function of a module, reported if it is the outermost."""
         watcher = self._watcher
         machine = watcher.machine
-        if machine.inside_model or get_ident() != watcher.thread_ident:
+        if machine.inside_model or get_ident() != watcher.thread_ident or self._is_compiling():
             return function(module, *args, **kwargs)
         entered = False
         try:
@@ -184,9 +185,11 @@ def _reporting(inherited: Function | None) -> Function:
     """
     import torch
 
+    is_traced = torch.compiler.is_dynamo_compiling  # pickled by its name
+
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         function = inherited or torch.nn.Module.__call__
-        if torch.compiler.is_compiling():
+        if is_traced():
             return function(self, *args, **kwargs)
         calls = getattr(sys.modules.get("tachoscope.sampling.model_calls"), "CALLS", None)
         return function(self, *args, **kwargs) if calls is None else calls.call(self, function, args, kwargs)

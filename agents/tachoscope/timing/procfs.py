@@ -14,19 +14,23 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class RunDelay:
-    """Nanoseconds that the calling thread was ready to run but had no core, from its schedstat (one pread, about 1 µs)."""
+    """Nanoseconds that the calling thread was ready to run but had no core, from its schedstat (one pread, about 1 µs).
+
+    Attributes:
+        descriptor: of the open file; the compiled step machine reads it itself.
+    """
 
     def __init__(self) -> None:
         try:
-            self._descriptor = os.open(f"{PROC}/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            self.descriptor = os.open(f"{PROC}/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             self.measured = self.read() >= 0
         except (OSError, IndexError, ValueError):
             self.measured = False
-            self._descriptor = -1
+            self.descriptor = -1
 
     def read(self) -> int:
         """Return the sum so far, or 0 where the kernel keeps none (`measured` is False then)."""
-        return int(os.pread(self._descriptor, 64, 0).split()[1]) if self._descriptor >= 0 else 0
+        return int(os.pread(self.descriptor, 64, 0).split()[1]) if self.descriptor >= 0 else 0
 
 
 @cache

@@ -16,6 +16,8 @@ typedef struct {
 
 static Machine *watched;
 static PyObject *grad_enabled; /* torch.is_grad_enabled */
+static PyObject *compiler;     /* torch.compiler */
+static PyObject *compiling_flag;
 static PyObject *method_type;
 
 /* watch(machine): this one is told by gates from now on. */
@@ -30,24 +32,34 @@ static PyObject *watch(PyObject *module, PyObject *machine) {
     Py_RETURN_NONE;
 }
 
-/* open_gates(is_grad_enabled): torch is there. */
-static PyObject *open_gates(PyObject *module, PyObject *function) {
-    PyObject *former = grad_enabled;
+/* open_gates(torch.is_grad_enabled, torch.compiler): torch is there; once a process. */
+static PyObject *open_gates(PyObject *module, PyObject *args) {
+    PyObject *function, *package;
+    if (!PyArg_ParseTuple(args, "OO", &function, &package)) return NULL;
     grad_enabled = Py_NewRef(function);
-    Py_XDECREF(former);
+    compiler = Py_NewRef(package);
     Py_RETURN_NONE;
+}
+
+/* torch.compiler.is_compiling(), but for what torch itself traces: that calls no gate. */
+static bool is_compiling(void) {
+    PyObject *flag = PyObject_GetAttr(compiler, compiling_flag);
+    if (!flag) PyErr_Clear(); /* a version that says it elsewhere */
+    Py_XDECREF(flag);
+    return flag != Py_False; /* a singleton: compared, not used */
 }
 
 /* The machine, if this is the watched thread and nothing but the machine is to be told; borrowed. */
 static Machine *quick_machine(void) {
-    return watched && watched->quick && watched->thread && PyThread_get_thread_ident() == watched->thread ? watched : NULL;
+    if (!compiler || !watched || !watched->quick || !watched->thread) return NULL;
+    return PyThread_get_thread_ident() == watched->thread && !is_compiling() ? watched : NULL;
 }
 
 static bool with_gradients(void) {
-    PyObject *enabled = grad_enabled ? PyObject_CallNoArgs(grad_enabled) : NULL;
+    PyObject *enabled = PyObject_CallNoArgs(grad_enabled);
     if (!enabled) PyErr_Clear();
     Py_XDECREF(enabled);
-    return enabled == Py_True; /* a singleton: compared, not used */
+    return enabled == Py_True;
 }
 
 /* Hand an exception of the probe's own to `stop_after_fault`; false: it was the job's, and is set. */

@@ -5,6 +5,9 @@ changed nothing before. So each rule stands in Python, in full, and is repeated 
 
 #include "_timeline.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #define FIRST_DETAILED_STEPS 100
 #define DETAIL_EVERY_NS 100000000LL
 #define RING 256 /* steps: a quarter of a second of the fastest loops, and the sampler comes ten times a second */
@@ -33,6 +36,8 @@ typedef struct {
     PyObject_HEAD
     long long due_at, step_began, backward, backward_began;
     PyObject *read_delay;
+    PyObject *known; /* the function whose file is `descriptor`; -1: it is called */
+    int descriptor;
 } StepDetail;
 
 #define MEMBER(type, field, name, kind) {name, kind, offsetof(type, field), 0, NULL}
@@ -92,7 +97,10 @@ static void release_members(PyObject *self, const PyMemberDef *members) {
 static void rule_dealloc(PyObject *self) { release_members(self, rule_members); }
 static void evaluation_dealloc(PyObject *self) { release_members(self, evaluation_members); }
 static void gradient_dealloc(PyObject *self) { release_members(self, gradient_members); }
-static void detail_dealloc(PyObject *self) { release_members(self, detail_members); }
+static void detail_dealloc(PyObject *self) {
+    Py_CLEAR(((StepDetail *)self)->known);
+    release_members(self, detail_members);
+}
 
 /* --- the machine --------------------------------------------------------------------------------------------------------- */
 
@@ -202,12 +210,36 @@ static bool quick_model_end(Machine *m) {
     return true;
 }
 
-/* Whether the delays of a step can be read here: by a function that is not there, there are none. */
+/* The file that RunDelay.read reads; -1 for another function. */
+static int descriptor_of(PyObject *function) {
+    PyObject *owner = PyObject_GetAttrString(function, "__self__");
+    PyObject *descriptor = owner ? PyObject_GetAttrString(owner, "descriptor") : NULL;
+    int found = descriptor ? (int)PyLong_AsLong(descriptor) : -1;
+    Py_XDECREF(owner);
+    Py_XDECREF(descriptor);
+    PyErr_Clear();
+    return found;
+}
+
+/* The nanoseconds without a core, the second number of schedstat. A reading that failed counts as none. */
 static long long read_delay(StepDetail *d) {
+    if (d->known != d->read_delay) {
+        PyObject *former = d->known;
+        d->known = Py_NewRef(d->read_delay);
+        Py_XDECREF(former);
+        d->descriptor = descriptor_of(d->read_delay);
+    }
+    if (d->descriptor >= 0) {
+        char text[65], *second;
+        ssize_t length = pread(d->descriptor, text, sizeof text - 1, 0);
+        text[length > 0 ? length : 0] = 0;
+        second = strchr(text, ' ');
+        return second ? strtoll(second, NULL, 10) : 0;
+    }
     PyObject *value = PyObject_CallNoArgs(d->read_delay);
     long long delay = value ? PyLong_AsLongLong(value) : 0;
     Py_XDECREF(value);
-    if (PyErr_Occurred()) PyErr_Clear(); /* a reading that failed counts as none */
+    PyErr_Clear();
     return delay;
 }
 
@@ -438,7 +470,7 @@ static PyObject *follow(PyObject *module, PyObject *logic) {
 static PyMethodDef functions[] = {
     {"follow", follow, METH_O, NULL},
     {"watch", watch, METH_O, NULL},
-    {"open_gates", open_gates, METH_O, NULL},
+    {"open_gates", open_gates, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -453,7 +485,7 @@ PyMODINIT_FUNC PyInit__steps(void) {
     PyObject *types = PyImport_ImportModule("types");
     method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
     Py_XDECREF(types);
-    if (!method_type) return NULL;
+    if (!method_type || !(compiling_flag = PyUnicode_InternFromString("_is_compiling_flag"))) return NULL;
     timeline_type = (PyTypeObject *)PyType_FromSpec(&timeline_spec);
     gate_type = (PyTypeObject *)PyType_FromSpec(&gate_spec);
     if (!timeline_type || PyModule_AddObjectRef(module, "Timeline", (PyObject *)timeline_type) || !gate_type ||

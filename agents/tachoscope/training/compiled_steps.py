@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, cast
 
 from tachoscope.sampling.model_calls import MOST_CALLS_A_BACKWARD
@@ -53,7 +53,9 @@ def is_compiled(machine: StepMachine) -> bool:
     return not isinstance(machine, StepMachine)
 
 
-def gate(kind: Kind, wrapper: Callable[..., Any], fault: Callable[[Exception], None], original: Any = None, **more: Any) -> Any:
+def gate(
+    kind: Kind, wrapper: Callable[..., Any], fault: Callable[[Exception], None], original: Any = None, **more: Any
+) -> Callable[..., Any]:
     """Return what does the usual for `wrapper`, and else calls it; `wrapper` itself where nothing is compiled.
 
     Args:
@@ -61,14 +63,15 @@ def gate(kind: Kind, wrapper: Callable[..., Any], fault: Callable[[Exception], N
         more: `first_batch(iterator, batch)`, which returns the samples of a batch, and `elements_of(batch)`.
     """
     module = native(MODULE).module
-    return wrapper if module is None else module.Gate(kind, wrapper, fault, original, **more)
+    made: Callable[..., Any] = wrapper if module is None else module.Gate(kind, wrapper, fault, original, **more)
+    return made
 
 
-def open_gates(is_grad_enabled: Callable[[], bool]) -> None:
-    """Say that torch is there: gates ask whether gradients are switched on."""
+def open_gates(torch: ModuleType) -> None:
+    """Say that torch is there: gates ask it whether gradients are switched on, and whether it traces."""
     module = native(MODULE).module
     if module is not None:
-        module.open_gates(is_grad_enabled)
+        module.open_gates(torch.is_grad_enabled, torch.compiler)
 
 
 def watch(machine: StepMachine) -> None:
@@ -88,4 +91,6 @@ def _class(module: Any, kind: type, **more: Any) -> type:
     base = getattr(module, kind.__name__)
     methods = {name: value for name, value in vars(kind).items() if isinstance(value, FunctionType | property)}
     own = {name: value for name, value in methods.items() if name == "__init__" or name not in vars(base)}
-    return type(f"Compiled{kind.__name__}", (base,), {"__slots__": (), "__doc__": kind.__doc__, "__module__": __name__, **own, **more})
+    return type(
+        f"Compiled{kind.__name__}", (base,), {"__slots__": (), "__doc__": kind.__doc__, "__module__": __name__, **own, **more}
+    )

@@ -65,7 +65,7 @@ class StepMachine:
         inside_model: one of them is running.
         models_known: the classes of models are no longer looked for.
         thread_ident: the thread whose events it is told; 0: none yet.
-        quick: nobody needs a usual step at once, nor more than the step machine to be told of events. Only the compiled one uses this.
+        quick: nobody needs to be told of a usual step at once, nor of events. Only the compiled machine uses it.
     """
 
     __slots__ = (

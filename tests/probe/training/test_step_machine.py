@@ -24,8 +24,8 @@ from tachoscope_core.native import native
 
 PROBE = str(Path(step_machine.__file__).parents[1])
 MOST_CALLS = {"python": 25, "compiled": 0}
-"""Python functions of the probe that a step calls, without those of wrappers and followers: after a step's computing each costs about a
-microsecond. One more is to be worth that.
+"""Python functions of the probe that a step calls, without those of wrappers and followers: after a step's computing each costs
+about a microsecond. One more is to be worth that.
 """
 
 
@@ -393,6 +393,10 @@ def test_the_compiled_machine_and_the_python_one_tell_the_same_steps_and_are_in_
             loop.now += passed
             event(loop)
         python, compiled = (loop.machine for loop in loops)
-        assert (python.phase, python.timeline.phase_now, python.steps) == (compiled.phase, compiled.timeline.phase_now, compiled.steps)
+        assert (python.phase, python.timeline.phase_now, python.steps) == (
+            compiled.phase,
+            compiled.timeline.phase_now,
+            compiled.steps,
+        )
         assert python.steps_in_parameters == compiled.steps_in_parameters
     assert loops[0].steps == loops[1].steps
