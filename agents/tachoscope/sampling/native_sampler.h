@@ -36,6 +36,7 @@ enum {
     TRIES = 4,
     LONGEST_READING = 200 * 1000,      /* ns; a stack that took longer is read again */
     STACK_BYTES = 512 * 1024,          /* of the native thread: what is below takes some 70 KiB of it */
+    LONGEST_WAIT = 1,                  /* s; the signal that ends the thread is lost where too many are pending */
     A_SECOND = 1000 * 1000 * 1000,
 };
 
@@ -261,13 +262,13 @@ static void take_sample(struct sampler *of)
 
 /* --- the native thread ---------------------------------------------------------------------------------------------------- */
 
-/* Set the timer: half of the usual time to one and a half, so that no sample keeps pace with the steps. */
-static int arm(struct sampler *of)
+/* Set the timer to a time of its own, from the shortest on: no sample keeps pace with the steps. */
+static int arm(struct sampler *of, uint64_t shortest_ns)
 {
     of->random ^= of->random << 13;
     of->random ^= of->random >> 7;
     of->random ^= of->random << 17;
-    uint64_t wait = of->every_ns / 2 + of->random % (of->every_ns + 1);
+    uint64_t wait = shortest_ns + 1 + of->random % of->every_ns;
     struct itimerspec when = {{0, 0}, {(time_t)(wait / A_SECOND), (long)(wait % A_SECOND)}};
     return (int)syscall(SYS_timer_settime, of->timer, 0, &when, NULL);
 }
@@ -279,7 +280,7 @@ static int make_timer(struct sampler *of)
     event.sigev_notify = SIGEV_THREAD_ID;
     event.sigev_signo = of->signal;
     event.sigev_notify_thread_id = of->native_tid;
-    if (syscall(SYS_timer_create, of->clock, &event, &of->timer) != 0 || arm(of) != 0)
+    if (syscall(SYS_timer_create, of->clock, &event, &of->timer) != 0 || arm(of, 0) != 0)
         return errno;
     return 0;
 }
@@ -297,14 +298,14 @@ static void *native_main(void *argument)
     sem_post(&of->ready);
     while (!failed) {
         siginfo_t info;
-        int got = sigwaitinfo(&wanted, &info);
+        int got = sigtimedwait(&wanted, &info, &(struct timespec){LONGEST_WAIT, 0});
         if (atomic_load(&of->stopping))
             break;
         if (got == of->signal && info.si_code != SI_TIMER)  /* the job's own: it belongs to the main thread */
             syscall(SYS_tgkill, getpid(), getpid(), got);
         else if (got == of->signal) {
             take_sample(of);
-            if (arm(of) != 0)
+            if (arm(of, of->every_ns / 2) != 0)
                 break;
         }
     }

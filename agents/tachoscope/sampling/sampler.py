@@ -41,7 +41,7 @@ FIRST_HEARTBEAT_SECONDS = 1.0
 _WORKERS_PER_TICK = 4
 _WORKER_CPU_EVERY_TICKS = 5
 
-_LINES_PER_PHASE = 3
+_LINES_PER_PHASE = 6
 _LEARN_TIMES = 8
 """How often it is taken down from where the loop calls its models: in the first steps not every branch was taken."""
 _LEARN_EVERY_TICKS = 20
