@@ -13,6 +13,9 @@
 #if UINTPTR_MAX != UINT64_MAX
 #error "the layouts are those of 64 bits"
 #endif
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "members of fewer than eight bytes are read as the low ones"
+#endif
 
 #include "code_contents.h"
 
@@ -136,7 +139,7 @@ static uint64_t nanoseconds(clockid_t clock)
 static int phase_of(const struct sampler *of, uint64_t word, uint32_t *phase)
 {
     for (*phase = 0; *phase < of->phase_count; ++*phase)
-        if (of->phases[*phase] == word)
+        if (word == (of->watched.phase.size == sizeof word ? of->phases[*phase] : *phase))
             return 1;
     return 0;
 }
@@ -145,8 +148,7 @@ static int phase_of(const struct sampler *of, uint64_t word, uint32_t *phase)
 static int same_phase(const struct sampler *of)
 {
     uint64_t phase, flag;
-    const struct part parts[] = {{of->watched.phase, &phase, 8}, {of->watched.flag, &flag, 8}};
-    return read_all(parts, 2) && phase == of->stack.phase && flag == of->stack.flag;
+    return read_members(&of->watched, &phase, &flag) && phase == of->stack.phase && flag == of->stack.flag;
 }
 
 /* Set the slot of each code object of the stack, NULL where it is not believed; return whether all of them were known before. */
@@ -236,7 +238,8 @@ static void put_stack(struct sampler *of, uint32_t phase, unsigned count)
         }
         told[tell++] = slot;
     }
-    if (!put_sample(of, &at, phase, of->stack.flag == of->flag_set, count)) {
+    const int flag = of->watched.flag.size == sizeof of->flag_set ? of->stack.flag == of->flag_set : of->stack.flag != 0;
+    if (!put_sample(of, &at, phase, flag, count)) {
         of->counts.overflowed++;
         return;
     }

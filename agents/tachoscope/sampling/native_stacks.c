@@ -5,6 +5,8 @@
 
 #include "native_sampler.h"
 
+#include <structmember.h>
+
 static struct sampler *sampler;         /* the one of this process, and of `owner`, which may have forked it; kept after `stop` */
 static pid_t owner;
 static enum { OFF, ON, STOPPING } state;
@@ -30,7 +32,7 @@ static struct sampler *new_sampler(PyObject *code_type)
     of->layout = layout;
     const uintptr_t thread = (uintptr_t)PyThreadState_Get();
     of->watched = (struct watched){
-        .thread = thread, .phase = thread, .flag = thread,  /* words that can be read: `start` sets others */
+        .thread = thread, .phase = {thread, 8}, .flag = {thread, 8},  /* what can be read: `start` sets others */
         .thread_id = (uint64_t)pthread_self(), .native_id = (uint64_t)syscall(SYS_gettid),
         .code_type = (uintptr_t)code_type, .text_type = (uintptr_t)&PyUnicode_Type, .bytes_type = (uintptr_t)&PyBytes_Type,
     };
@@ -190,6 +192,25 @@ static PyObject *sample_self(PyObject *Py_UNUSED(module), PyObject *code_type)
     return found;
 }
 
+PyDoc_STRVAR(member_doc, "member(descriptor): return (name, kind, offset) of a member descriptor, as PyMemberDef has them.\n\n"
+                         "Raises:\n    RuntimeError: it cannot be read.");
+
+static PyObject *member(PyObject *Py_UNUSED(module), PyObject *descriptor)
+{
+    enum { DEFINITION = 40 };           /* in a PyMemberDescrObject, the same in 3.11 to 3.14 */
+    uint64_t definition;
+    PyMemberDef found;
+    char name[65] = {0};
+    if (read_all(&(struct part){(uintptr_t)descriptor + DEFINITION, &definition, 8}, 1) &&
+        read_all(&(struct part){definition, &found, sizeof found}, 1)) {
+        const uintptr_t begin = (uintptr_t)found.name, rest = PAGE - begin % PAGE;  /* a short name at the end of what is mapped */
+        if (read_all(&(struct part){begin, name, rest < 64 ? rest : 64}, 1))
+            return Py_BuildValue("yin", name, found.type, found.offset);
+    }
+    PyErr_SetString(PyExc_RuntimeError, "this descriptor cannot be read");
+    return NULL;
+}
+
 /* Take the objects that stand for the phases; return 0 or -1 with an exception. */
 static int set_phases(struct sampler *of, PyObject *phases)
 {
@@ -206,7 +227,8 @@ static int set_phases(struct sampler *of, PyObject *phases)
 }
 
 PyDoc_STRVAR(start_doc, "start(code_type, seconds, phase, phases, flag): begin to sample the calling thread each so many seconds of its CPU time.\n\n"
-                        "phase and flag are addresses of pointers to objects: that of the phase points to one of `phases`, which\n"
+                        "phase and flag are (address, bytes) of members of living objects: one of eight bytes points to an object, others are\n"
+                        "integers. That of the phase points to one of `phases`, which\n"
                         "must live until `stop`, that of the flag to True or False. What was running in this process must be stopped.\n\n"
                         "Raises:\n    RuntimeError: the layout is not known, or it runs already.\n"
                         "    OSError: the system refuses the timer or the thread.");
@@ -231,8 +253,13 @@ static PyObject *start(PyObject *Py_UNUSED(module), PyObject *arguments)
     PyObject *code_type, *phases;
     double seconds;
     unsigned long long phase, flag;
-    if (!PyArg_ParseTuple(arguments, "OdKOK", &code_type, &seconds, &phase, &phases, &flag))
+    Py_ssize_t phase_bytes, flag_bytes;
+    if (!PyArg_ParseTuple(arguments, "Od(Kn)O(Kn)", &code_type, &seconds, &phase, &phase_bytes, &phases, &flag, &flag_bytes))
         return NULL;
+    if (phase_bytes < 1 || phase_bytes > 8 || flag_bytes < 1 || flag_bytes > 8) {
+        PyErr_SetString(PyExc_ValueError, "a member has 1 to 8 bytes");
+        return NULL;
+    }
     if (owner == getpid() && state != OFF) {
         PyErr_SetString(PyExc_RuntimeError, "a thread of this process is sampled already");
         return NULL;
@@ -240,8 +267,8 @@ static PyObject *start(PyObject *Py_UNUSED(module), PyObject *arguments)
     struct sampler *of = new_sampler(code_type);
     if (of == NULL)
         return NULL;
-    of->watched.phase = phase;
-    of->watched.flag = flag;
+    of->watched.phase = (struct member){phase, (size_t)phase_bytes};
+    of->watched.flag = (struct member){flag, (size_t)flag_bytes};
     if (set_phases(of, phases) != 0) {
         release(of);
         return NULL;
@@ -279,6 +306,7 @@ static PyObject *stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 
 static PyMethodDef METHODS[] = {
     {"sample_self", sample_self, METH_O, sample_self_doc},
+    {"member", member, METH_O, member_doc},
     {"start", start, METH_VARARGS, start_doc},
     {"drain", drain, METH_NOARGS, drain_doc},
     {"counts", counts, METH_NOARGS, counts_doc},

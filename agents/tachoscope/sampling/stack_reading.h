@@ -54,11 +54,17 @@ static int read_all(const struct part *parts, size_t count)
 static uint64_t word_at(const unsigned char *bytes) { uint64_t word; memcpy(&word, bytes, sizeof word); return word; }
 static uint32_t half_at(const unsigned char *bytes) { uint32_t half; memcpy(&half, bytes, sizeof half); return half; }
 
-/* Where a watched thread keeps what is read of it. The words are pointers to Python objects, as slots of an object hold them. */
+/* A member of an object: of eight bytes it is a pointer to another object, a slot of Python's; else an integer. */
+struct member {
+    uintptr_t address;
+    size_t size;
+};
+
+/* Where a watched thread keeps what is read of it. */
 struct watched {
     uintptr_t thread;                  /* its PyThreadState */
     uint64_t thread_id, native_id;
-    uintptr_t phase, flag;             /* addresses of two words */
+    struct member phase, flag;
     uintptr_t code_type, text_type, bytes_type;
 };
 
@@ -67,7 +73,7 @@ struct frame {
 };
 
 struct stack {
-    uint64_t phase, flag;
+    uint64_t phase, flag;              /* as the members hold them */
     unsigned count;                    /* the innermost MOST_FRAMES at most */
     struct frame frames[MOST_FRAMES];
 };
@@ -106,13 +112,20 @@ static const unsigned char *frame_head(struct window *window, uintptr_t frame, s
     return window->bytes + WINDOW - (window->end - frame);
 }
 
+static int read_members(const struct watched *watched, uint64_t *phase, uint64_t *flag)
+{
+    const struct part parts[] = {{watched->phase.address, phase, watched->phase.size}, {watched->flag.address, flag, watched->flag.size}};
+    *phase = *flag = 0;
+    return read_all(parts, 2);
+}
+
 /* Read the thread's innermost frame, phase and flag; return 0 if it is not the watched thread any more. */
 static int read_thread(const struct layout *at, const struct watched *watched, uintptr_t *frame, struct stack *stack)
 {
     unsigned char thread[MOST_OF_THREAD];
     size_t size = at->thread_native_id + 8 > at->thread_id + 8 ? at->thread_native_id + 8 : at->thread_id + 8;
-    const struct part parts[] = {{watched->thread, thread, size}, {watched->phase, &stack->phase, 8}, {watched->flag, &stack->flag, 8}};
-    if (!read_all(parts, 3) || word_at(thread + at->thread_id) != watched->thread_id ||
+    const struct part whole = {watched->thread, thread, size};
+    if (!read_all(&whole, 1) || !read_members(watched, &stack->phase, &stack->flag) || word_at(thread + at->thread_id) != watched->thread_id ||
         word_at(thread + at->thread_native_id) != watched->native_id)
         return 0;
     if (at->thread_cframe == NO_CFRAME) {

@@ -18,7 +18,6 @@ from tachoscope_core.native import native
 from tachoscope_core.records.records import PHASES
 
 MODULE = "tachoscope.sampling.native_stacks"
-_WORD = ctypes.sizeof(ctypes.c_void_p)
 _BLANK = (lambda: None).__code__
 
 
@@ -49,7 +48,8 @@ class UnlockedStacks:
             self._native = found.module
             self.reason = _mismatch(self._native)
             if not self.reason:
-                phase, flag = _address(self._watched.timeline, "phase"), _address(self._watched, "without_gradients")
+                phase = _member(self._native, self._watched.timeline, "phase")
+                flag = _member(self._native, self._watched, "without_gradients")
                 self._native.start(CodeType, self._every_seconds, phase, self._phases, flag)
                 self.on = True
         except (RuntimeError, OSError, TypeError) as error:
@@ -99,25 +99,27 @@ def _stand_in(name: str, filename: str, first_line: int, line_table: bytes) -> C
     return _BLANK.replace(co_name=name, co_filename=filename, co_firstlineno=first_line, co_linetable=line_table)
 
 
-def _address(holder: object, name: str) -> int:
-    """Return the address of a slot of an object, which is a pointer to the slot's value.
+_MEMBERS: dict[int, Any] = {1: ctypes.c_int, 14: ctypes.c_bool, 6: ctypes.c_void_p, 16: ctypes.c_void_p}
+"""What a member is by its kind: T_INT, T_BOOL, T_OBJECT, and T_OBJECT_EX, which slots are."""
+
+
+def _member(module: Any, holder: object, name: str) -> tuple[int, int]:
+    """Return address and size of a member of an object.
 
     Raises:
-        TypeError: the attribute is no slot.
+        TypeError: the attribute is no slot and no member of a native class.
     """
-    kind: Any = type(holder)
-    if not isinstance(getattr(kind, name, None), MemberDescriptorType):
-        raise TypeError(f"{name} of {kind.__name__} is no slot")
-    blank, mark = kind.__new__(kind), object()
-    setattr(blank, name, mark)
-    offsets = [offset for offset in range(0, kind.__basicsize__, _WORD) if _word(id(blank) + offset) == id(mark)]
-    if len(offsets) != 1 or _word(id(holder) + offsets[0]) != id(getattr(holder, name)):
-        raise TypeError(f"{name} of {kind.__name__} is not where slots are")
-    return id(holder) + offsets[0]
-
-
-def _word(address: int) -> int:
-    return ctypes.c_size_t.from_address(address).value
+    descriptor = getattr(type(holder), name, None)
+    if not isinstance(descriptor, MemberDescriptorType):
+        raise TypeError(f"{name} of {type(holder).__name__} is no slot")
+    found, kind, offset = module.member(descriptor)
+    form = _MEMBERS.get(kind)
+    if found != name.encode() or form is None or not 0 < offset <= type(holder).__basicsize__ - ctypes.sizeof(form):
+        raise TypeError(f"{name} of {type(holder).__name__} is not known where to read")
+    value = getattr(holder, name)
+    if form.from_address(id(holder) + offset).value != (id(value) if form is ctypes.c_void_p else value):
+        raise TypeError(f"{name} of {type(holder).__name__} is not where members are")
+    return id(holder) + offset, ctypes.sizeof(form)
 
 
 # --- whether what is read is what Python says ---------------------------------------------------------------------------------

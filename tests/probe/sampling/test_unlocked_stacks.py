@@ -11,8 +11,10 @@ import pytest
 
 from tachoscope.sampling import unlocked_stacks
 from tachoscope.sampling.unlocked_stacks import UnlockedStacks
+from tachoscope_core.native import native
 
-needs_module = pytest.mark.skipif(bool(unlocked_stacks.why_not()), reason=unlocked_stacks.why_not())
+MODULE = native(unlocked_stacks.MODULE)
+needs_module = pytest.mark.skipif(MODULE.module is None or sys.version_info >= (3, 14), reason=MODULE.reason or "frames not known")
 
 BEGIN = """
 import gc, os, random, sys, threading, time
