@@ -239,13 +239,15 @@ def _event(chance: random.Random, oddness: float) -> str:
         for name in chance.sample(list(fields), chance.randint(0, 3)):
             if name not in {"ph", "ts"} or chance.random() < oddness:
                 del fields[name]
-    return _object({name: _odd(value, chance, oddness) for name, value in fields.items()}, chance, oddness)
+    return _object({name: _odd(name, value, chance, oddness) for name, value in fields.items()}, chance, oddness)
 
 
 def _argument(name: str, chance: random.Random) -> str:
     if chance.random() < 0.03:
         return _any(chance)
     if name in _WHOLE:
+        if chance.random() < 0.05:
+            return chance.choice(_NUMBERS)
         return chance.choice(("0", "5", "-1", "123456789", "4294967295"))
     if name in _TEXT:
         return chance.choice(
@@ -256,7 +258,10 @@ def _argument(name: str, chance: random.Random) -> str:
     )
 
 
-def _odd(value: str, chance: random.Random, oddness: float) -> str:
+def _odd(name: str, value: str, chance: random.Random, oddness: float) -> str:
+    """Return a value, or another one: a number of any size and precision for a time, and now and then anything at all."""
+    if name in {"ts", "dur"} and chance.random() < oddness * 2:
+        return chance.choice(_NUMBERS)
     return _any(chance) if chance.random() < oddness / 4 else value
 
 
