@@ -55,6 +55,7 @@ def all_native() -> list[NativeModule]:
 
 
 def _is_older_than_source(binary: Path) -> bool:
-    """Return whether the C file, which only a clone has beside the module, was changed after it was compiled."""
-    source = binary.parent / f"{binary.name.partition('.')[0]}.c"
-    return source.exists() and source.stat().st_mtime > binary.stat().st_mtime
+    """Return whether the C file or a header of its, which only a clone has beside the module, was changed after it was compiled."""
+    name = binary.name.partition(".")[0]
+    sources = [*binary.parent.glob(f"{name}.c"), *binary.parent.glob(f"{name}_*.h")]
+    return any(source.stat().st_mtime > binary.stat().st_mtime for source in sources)
