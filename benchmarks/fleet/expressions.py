@@ -62,4 +62,11 @@ def _choices(board: Board, fleet: Fleet) -> list[Choice]:
     """Return what is chosen of the variables that do not take all."""
     known = {**fleet.job_labels(0), "node": fleet.node_labels(0)["instance"], "slo": "training-goodput"}
     # A matcher on the Kubernetes namespace of a fleet that is not in one takes what is empty.
-    return [Choice(one.name, (known.get(one.name, ""),)) for one in board.variables if one.one or one.some]
+    chosen = [Choice(one.name, (known.get(one.name, ""),)) for one in board.variables if one.one or one.some]
+    return [*chosen, *(Choice(one.name, _nodes_of_job(fleet)) for one in board.variables if one.listed)]
+
+
+def _nodes_of_job(fleet: Fleet) -> tuple[str, ...]:
+    """Return the nodes of the chosen job, which are what boards of one job list."""
+    nodes = (node for node in range(fleet.nodes) if fleet.job_labels(node) == fleet.job_labels(0))
+    return tuple(fleet.node_labels(node)["instance"] for node in nodes)
