@@ -5,6 +5,7 @@ The chart of the agent has its own copies of the rules.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from generate_chart import chart_files
@@ -17,6 +18,7 @@ from tachoscope_alerts.compile.sli_expressions import number
 from tachoscope_alerts.spec import openslo, policy
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import AtMost, Indicator, MoreThan, Ratio
+from tachoscope_core import yaml_text
 
 ALERTS = Path(__file__).parents[1] / "alerts"
 RUNBOOKS = Path(__file__).parents[1] / "runbooks"
@@ -56,8 +58,10 @@ def alert_files(*, write: bool) -> list[str]:
     stale = [str(path.relative_to(ALERTS.parent)) for path in build.stale(made, folder)]
     if write:
         build.write(made, folder)
-    rules = {Path(name).name.replace(".rules.", "."): text for name, text in made.items() if name.endswith(".rules.yaml")}
-    return [*stale, *chart_files("rules", rules, write=write)]
+    rules = {name: yaml_text.load(text) for name, text in made.items() if name.endswith(".rules.yaml")}
+    # As the boards: on one line, for machines. People read and compare those in the folder of alerts.
+    of_chart = {Path(name).name.replace(".rules.yaml", ".json"): json.dumps(one, ensure_ascii=False) for name, one in rules.items()}
+    return [*stale, *chart_files("rules", of_chart, write=write)]
 
 
 def alert_runbooks(*, write: bool) -> list[str]:
