@@ -183,7 +183,7 @@ static unsigned set_places(struct sampler *of, struct slot **slots)
             return 0;
         of->places[count++] = (struct place){slot->id, instruction};
     }
-    for (unsigned i = 0; i < of->codes.count; i++)
+    for (unsigned i = 0; count > 0 && i < of->codes.count; i++)  /* once a sample: without a place it is read again */
         if (slots[i] != NULL && slots[i]->matches_wanted > 0)
             slots[i]->matches_wanted--;
     return count;
