@@ -90,6 +90,11 @@ def test_what_is_not_plain_is_left_to_the_decoder(argument: bytes) -> None:
     assert scanned(EVENT % b"" + b"," + EVENT % argument) is None
 
 
+@pytest.mark.parametrize("category", ["\u212aernel".encode(), b"kern\\u0065l"])
+def test_a_category_that_only_python_brings_to_lower_case_is_left_to_it(category: bytes) -> None:
+    assert scanned(b'{"ph": "X", "ts": 1, "cat": "' + category + b'"}') is None
+
+
 @pytest.mark.parametrize(
     "chunk", [b"", b" ,", b"{}", b"[]", b"5", EVENT % b"" + EVENT % b"", EVENT % b"" + b"]", (EVENT % b"")[:-1]]
 )
