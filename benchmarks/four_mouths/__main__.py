@@ -206,8 +206,10 @@ def table(found: dict[str, Answers], runs: list[Played], tolerance: float) -> tu
 
 
 def details(found: dict[str, Answers]) -> Iterator[str]:
-    """Yield a line of each state of a job on which mouths differ."""
+    """Yield a line of each state of a job, and of its ETTR, on which mouths differ."""
     for job, one in found.items():
+        if not one.ettr_difference() <= 1e-6:
+            yield f"{job} ETTR: " + ", ".join(f"{mouth} {one.said[mouth].ettr:.7f}" for mouth in MOUTHS)
         for state in TRAINING_STATES:
             values = [one.said[mouth].seconds.get(state, math.nan) for mouth in MOUTHS]
             if not max(values) - min(values) <= 1e-6:
