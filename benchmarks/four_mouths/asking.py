@@ -59,10 +59,10 @@ def agent(page: str) -> dict[str, Said]:
 
 
 def prometheus(port: int) -> dict[str, Said]:
-    """Return what a Prometheus says of each job, over all agents."""
+    """Return what a Prometheus says of each job, over all agents, also where a scrape came too late just now."""
     by_name: dict[str, dict[tuple[str, str], float]] = {}
     for metric in (JOB_TIME_SECONDS, JOB_HELD_SECONDS, JOB_EFFECTIVE_SECONDS):
-        found = ask_prometheus(port, "query", query=f"sum by (training_job, state) ({metric.name})")["result"]
+        found = ask_prometheus(port, "query", query=f"sum by (training_job, state) (last_over_time({metric.name}[5m]))")["result"]
         by_name[metric.name] = {
             (one["metric"].get("training_job", ""), one["metric"].get("state", "")): float(one["value"][1]) for one in found
         }
