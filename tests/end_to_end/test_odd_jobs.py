@@ -60,6 +60,12 @@ if __name__ == "__main__":
     process.join()
     sys.exit(process.exitcode)
 """
+CRASH = """
+import tachoscope
+for _ in range(6):
+    tachoscope.step()
+raise RuntimeError("planted")
+"""
 NO_PHASES = """
 import time
 import tachoscope
@@ -70,7 +76,7 @@ for _ in range(40):
 SCRIPTS = {
     "hogwild": TRAINING + HOGWILD,
     "threads": TRAINING + THREADS,
-    "crash": TRAINING + "train(fail_in=7)",
+    "crash": CRASH,
     "crash_in_a_child": TRAINING + FAILING_CHILD,
     "crash_before_a_step": TRAINING + "model = torch.nn.Linear(8, 1)\nmodel(torch.rand(4, 8)).sum().backward()\nsys.exit(4)",
     "no_phases": NO_PHASES,
