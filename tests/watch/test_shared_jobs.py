@@ -25,6 +25,8 @@ from watched_jobs import PlantedJob, well
 LEASE_SECONDS = {"directory": 5.0, "s3": 20.0}
 EVERY_SECONDS = {"directory": 1.0, "s3": 5.0}
 """The S3 server of the tests answers one request after the other."""
+COMPACT_SECONDS = {"directory": 6.0, "s3": 5.0}
+"""Each compaction is a process, which takes half a second of a processor to begin; the first when there are two watches."""
 CYCLE_SECONDS = 10.0
 """A cycle of a machine that does much else: in itself it takes a fraction of this."""
 WAIT_SECONDS = 240.0
@@ -65,14 +67,18 @@ class Watches:
 
     def __init__(self, kind: str, store: str, folder: Path) -> None:
         self.store, self.folder = store, folder
-        self.lease_seconds, self.every_seconds = LEASE_SECONDS[kind], EVERY_SECONDS[kind]
+        self.lease_seconds, self.every_seconds, self.compact_seconds = (
+            LEASE_SECONDS[kind],
+            EVERY_SECONDS[kind],
+            COMPACT_SECONDS[kind],
+        )
         self.running: dict[str, subprocess.Popen[str]] = {}
         self.ended = contextlib.ExitStack()
         self.logs: list[str] = []
 
     def come(self) -> str:
         options = ("--store", self.store, "--lease", str(self.lease_seconds), "--over", "1000")
-        options += ("--every", str(self.every_seconds), "--compact-every", str(self.every_seconds))
+        options += ("--every", str(self.every_seconds), "--compact-every", str(self.compact_seconds))
         process, url = self.ended.enter_context(watching(self.folder / "unused", *options))
         self.running[url] = process
         return url
@@ -167,6 +173,7 @@ def test_each_job_is_told_by_one_watch_whichever_is_killed_comes_or_is_stopped(
             told = [watches.exported() for _ in range(20)]
             assert all(set(one) == set(LIVE) for one in told), "it has none, and takes none from the others, before a lease is over"
             watches.all_share()
+            wait_for(lambda: all(compacted_sets(Store(store), job) for job in ENDED), WAIT_SECONDS, PAUSE_SECONDS)
             for url in list(watches.running):
                 watches.end(url, signal.SIGTERM)
 
