@@ -6,12 +6,13 @@ Each case is a small training with one planted cost. It runs under `tachoscope r
 the report; the training runs again with these settings and no other change. Its own clock says how long a step takes.
 
 A machine that does other work at the same time gives wrong seconds. Rows are written one by one: the same command goes on where
-it stopped. `--section` writes the table into docs/develop/measurements.md.
+it stopped. `--section` writes what missed its promise into docs/develop/measurements.md, and all rows into advice.csv beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import fnmatch
 import json
 import sys
@@ -19,8 +20,8 @@ from pathlib import Path
 
 from benchmarks.advice_followed.cases import Case, all_cases
 from benchmarks.advice_followed.follow import Follower, Row, RunError
-from benchmarks.advice_followed.table import summary, table
-from benchmarks.sections import write_section
+from benchmarks.advice_followed.table import HEADS, cells, is_off, summary, table
+from benchmarks.sections import PAGE, write_section
 
 
 def main() -> None:
@@ -44,8 +45,15 @@ def main() -> None:
     rows = [found[case.name, repeat] for case, repeat in cases if (case.name, repeat) in found]
     print(table(rows), summary(rows), sep="\n\n")
     if options.section:
-        text = f"{table(rows)}\n\n```text\n{summary(rows)}\n```"
-        write_section("advice_followed", text, "python -m benchmarks.advice_followed --section")
+        with (PAGE.parent / "advice.csv").open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([HEADS, *map(cells, rows)])
+        write_section("advice_followed", section(rows), "python -m benchmarks.advice_followed --section")
+
+
+def section(rows: list[Row]) -> str:
+    """Return what of the rows stands in the page of measurements."""
+    off = f"Rows that are not right; all rows are in [advice.csv](advice.csv).\n\n{table(list(filter(is_off, rows)))}"
+    return f"{off}\n\n```text\n{summary(rows)}\n```"
 
 
 def parse() -> argparse.Namespace:
@@ -59,7 +67,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=8.0, help="of training in each run; each case has one or two runs")
     parser.add_argument("--list", action="store_true", help="print the cases and do nothing")
     parser.add_argument("--report", action="store_true", help="print the table of the rows that are there")
-    parser.add_argument("--section", action="store_true", help="write the table into docs/develop/measurements.md")
+    parser.add_argument("--section", action="store_true", help="write docs/develop/measurements.md and advice.csv")
     return parser.parse_args()
 
 

@@ -9,22 +9,30 @@ from benchmarks.advice_followed.follow import NEAR, Row
 LEAST_NEAR = 0.80
 
 
+HEADS = ("case", "class", "advised", "step before", "promised", "measured", "measured / promised", "")
+
+
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as a table in Markdown."""
-    head = "| case | class | advised | step before | promised | measured | measured / promised | |"
-    return "\n".join([head, "|---|---|---|---:|---:|---:|---:|---|", *map(_line, rows)])
+    lines = (HEADS, ("---",) * 3 + ("---:",) * 4 + ("---",), *map(cells, rows))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _line(row: Row) -> str:
+def is_off(row: Row) -> bool:
+    """Whether a row was not judged, missed its promise, became slower or saw samples twice."""
+    return bool(row.get("error")) or (row["settings"] is not None and _mark(row) != "right")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return what a row shows under each of HEADS."""
     if row.get("error"):
-        return f"| {row['case']} | not judged: {row['error']} | | | | | | |"
-    start = f"| {row['case']} | {row['class']} |"
+        return (row["case"], f"not judged: {row['error']}", *[""] * 6)
     if row["settings"] is None:
-        return f"{start} no setting | {_time(row['before'])} | | | | |"
+        return (row["case"], row["class"], "no setting", _time(row["before"]), *[""] * 4)
     settings = ", ".join(f"{name}={value}" for name, value in row["settings"].items())
     ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
-    times = (settings, _time(row["before"]), _time(row["promised"]), _time(row["measured"]), ratio, _mark(row))
-    return f"{start} {' | '.join(times)} |"
+    times = map(_time, (row["before"], row["promised"], row["measured"]))
+    return (row["case"], row["class"], settings, *times, ratio, _mark(row))
 
 
 def _mark(row: Row) -> str:

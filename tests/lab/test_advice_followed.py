@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from benchmarks.advice_followed.cases import Case, all_cases
 from benchmarks.advice_followed.follow import SCRIPT, judged
-from benchmarks.advice_followed.table import summary, table
+from benchmarks.advice_followed.table import is_off, summary, table
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,7 @@ def test_the_summary_counts_promises_and_not_rows_without_one() -> None:
     assert "slower than before: 1 of 2" in summary(rows)
     assert "not judged 1, no setting advised 1" in summary(rows)
     assert len(table(rows).splitlines()) == 2 + len(rows)
+    assert list(map(is_off, rows)) == [False, True, False, True]
 
 
 def test_there_are_sixty_cases_and_each_has_its_own_name() -> None:
