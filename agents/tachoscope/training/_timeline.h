@@ -8,7 +8,9 @@
 #include <time.h>
 
 enum { DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE, CHECKPOINT, EVALUATION, GC, OTHER, PREPARATION, LOSS, PHASES };
-/* The order of tachoscope_core.records.records.PHASES; a test compares them. */
+/* The order of tachoscope_core.records.records.PHASES: another one would fail the test that compares both machines. */
+
+enum { MOST_NESTED = 64 }; /* loops nest five at most; a job's memory is never asked for more, which could fail */
 
 typedef struct {
     PyObject_HEAD
@@ -20,8 +22,7 @@ typedef struct {
     char no_grad;
     char eval_trains;
     Py_ssize_t depth;
-    Py_ssize_t room;
-    int *nested; /* what the open phases interrupted, the outermost first */
+    int nested[MOST_NESTED]; /* what the open phases interrupted, the outermost first; deeper ones stay in the last phase */
     long long wall[PHASES];
     long long last_cpu;
     long long cpu[PHASES];
@@ -64,21 +65,15 @@ static void account(Timeline *t) {
 
 static void enter(Timeline *t, int phase) {
     account(t);
-    if (t->depth == t->room) {
-        Py_ssize_t room = 2 * t->room + 16;
-        int *more = PyMem_Realloc(t->nested, (size_t)room * sizeof(int));
-        if (!more) Py_FatalError("tachoscope: no memory for a nested phase");
-        t->nested = more;
-        t->room = room;
-    }
-    t->nested[t->depth++] = t->phase;
+    if (t->depth < MOST_NESTED) t->nested[t->depth] = t->phase;
+    t->depth++;
     t->phase = phase;
 }
 
 static void leave(Timeline *t) {
     if (t->depth) {
         account(t);
-        t->phase = t->nested[--t->depth];
+        if (--t->depth < MOST_NESTED) t->phase = t->nested[t->depth];
     }
 }
 
@@ -97,7 +92,7 @@ static void go_on_in(Timeline *t, int base) {
 static bool unwind(Timeline *t, Py_ssize_t depth) {
     if (t->depth <= depth) return false;
     account(t);
-    t->phase = t->nested[depth];
+    if (depth < MOST_NESTED) t->phase = t->nested[depth];
     t->depth = depth;
     return true;
 }
@@ -292,8 +287,9 @@ static PyObject *timeline_end_step(Timeline *t, PyObject *args, PyObject *kwargs
 static PyObject *timeline_evaluating_without_grad(Timeline *t, void *unused) { return PyBool_FromLong(t->evaluating && t->no_grad); }
 
 static PyObject *timeline_nested(Timeline *t, void *unused) {
-    PyObject *list = PyList_New(t->depth);
-    for (Py_ssize_t i = 0; list && i < t->depth; i++) {
+    Py_ssize_t count = t->depth < MOST_NESTED ? t->depth : MOST_NESTED;
+    PyObject *list = PyList_New(count);
+    for (Py_ssize_t i = 0; list && i < count; i++) {
         PyObject *phase = PyLong_FromLong(t->nested[i]);
         if (!phase || PyList_SetItem(list, i, phase)) Py_CLEAR(list);
     }
@@ -323,7 +319,6 @@ static int timeline_init(Timeline *t, PyObject *args, PyObject *kwargs) {
 
 static void timeline_dealloc(Timeline *t) {
     PyTypeObject *type = Py_TYPE((PyObject *)t);
-    PyMem_Free(t->nested);
     Py_CLEAR(t->snapshot);
     Py_CLEAR(t->clock);
     Py_CLEAR(t->cpu_clock);
