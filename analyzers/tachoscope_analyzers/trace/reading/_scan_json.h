@@ -211,7 +211,7 @@ static Place fraction(Place p, double *found) {
     Decimal number;
     if ((p = decimal(p, &number)) == NULL || number.value >> 53 || *p == 'e' || *p == 'E') return NULL;
     double value = (double)number.value / powers[number.decimals];
-    *found = number.negative ? -value : value;
+    *found = number.negative && (number.value || number.decimals) ? -value : value; /* -0 is a whole number, and 0; -0.0 is not */
     return p;
 }
 

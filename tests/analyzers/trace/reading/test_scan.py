@@ -133,6 +133,12 @@ def _last_end_by_all(counter: Brackets, piece: bytes) -> tuple[int, int | None] 
     return int(ends[-1]) if len(ends) else 0, closed
 
 
+@pytest.mark.parametrize("number", [b"-0", b"-0.0", b"0.1", b"123.456789", b"9007199254740991", b"-12.5"])
+def test_fractions_have_the_sign_and_the_last_bit_that_the_decoder_gives_them(number: bytes) -> None:
+    text = (EVENT % b'"blocks per SM": %s').replace(b"cpu_op", b"kernel").replace(b'"dur": 19', b'"dur": ' + number)
+    assert difference(text % number) == ""
+
+
 def test_begins_and_ends_are_left_to_the_decoder_which_pairs_them() -> None:
     assert scanned(EVENT % b"" + b', {"ph": "B", "ts": 1, "name": "a"}, {"ph": "E", "ts": 2}') is None
 
