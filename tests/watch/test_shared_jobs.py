@@ -67,11 +67,8 @@ class Watches:
 
     def __init__(self, kind: str, store: str, folder: Path) -> None:
         self.store, self.folder = store, folder
-        self.lease_seconds, self.every_seconds, self.compact_seconds = (
-            LEASE_SECONDS[kind],
-            EVERY_SECONDS[kind],
-            COMPACT_SECONDS[kind],
-        )
+        self.lease_seconds, self.every_seconds = LEASE_SECONDS[kind], EVERY_SECONDS[kind]
+        self.compact_seconds = COMPACT_SECONDS[kind]
         self.running: dict[str, subprocess.Popen[str]] = {}
         self.ended = contextlib.ExitStack()
         self.logs: list[str] = []
