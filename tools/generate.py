@@ -37,9 +37,11 @@ from tachoscope_cli.app import app
 from tachoscope_cli.common.answers import ANSWERS
 from tachoscope_core.exit_codes import MEANINGS, OF_COMMANDS
 from tachoscope_core.metrics.catalogue import METRICS, TRAINING_STATES
+from tachoscope_core.metrics.dcgm import DCGM_BY_NAME, DCGM_UNITS
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_core.servers import SERVERS, SIGNALS, Signal, catalogue
 from tachoscope_core.servers.snapshot import HISTOGRAMS
+from tachoscope_node.gpu.dcgm.fields import FIELDS, Field
 from tachoscope_node.gpu.health.rules import thresholds as health_thresholds
 from tachoscope_node.gpu.nvml.conversions import UNITS
 from tachoscope_node.gpu.nvml.sources import ALL_LINKS, SOURCES, ValueSource
@@ -140,6 +142,24 @@ def _nvml_source(source: ValueSource) -> str:
 def _conversion(unit: str) -> str:
     times, over = UNITS[unit]
     return f"{unit}{f' × {times:,.0f}' if times != 1 else ''}{f' / {over:,.0f}' if over != 1 else ''}"
+
+
+def dcgm_fields() -> str:
+    """Return the table of what each field of a dcgm-exporter is read as."""
+    return "\n".join(
+        [
+            "| field of DCGM | type, unit | metric | labels | of a MIG instance's line |",
+            "|---|---|---|---|---|",
+            *map(_dcgm_field, FIELDS),
+        ]
+    )
+
+
+def _dcgm_field(field: Field) -> str:
+    names = ", ".join(f"`{name}`" for name in (field.field, *field.also))
+    labels = "a bit each" if field.bits else " + ".join(", ".join(each) for each in field.series)
+    of = "given only" if field.sum else "its own" if field.of == "instance" else "the whole GPU's"
+    return f"| {names} | {DCGM_BY_NAME[field.field].type}, {DCGM_UNITS[field.field]} | `{field.metric}` | {labels} | {of} |"
 
 
 def health_rules() -> str:
@@ -331,15 +351,16 @@ def main() -> int:
     stale += dashboard_files(write="--check" not in sys.argv)
     stale += llms_file(write="--check" not in sys.argv)
     sections = (
-        ("guides/detection", "detection_times", detection_times),
-        ("agent/collectors", "nvml_sources", nvml_sources),
-        ("agent/health", "health_rules", health_rules),
+        ("reference/objectives", "detection_times", detection_times),
+        ("reference/gpus", "nvml_sources", nvml_sources),
+        ("reference/gpus", "dcgm_fields", dcgm_fields),
+        ("reference/gpus", "health_rules", health_rules),
         ("guides/checkpoints", "checkpoint_intervals", checkpoint_intervals),
         ("guides/prices", "price_table", price_table),
         ("reference/programs", "exit_codes", exit_code_table),
         ("reference/programs", "answers", answer_tables),
         ("guides/servers", "servers", server_table),
-        ("guides/slos", "objectives", objective_table),
+        ("reference/objectives", "objectives", objective_table),
         ("../runbooks/procedure-checkpoint-policy", "preemptible_policy", preemptible_policy),
     )
     for name, section, make in sections:

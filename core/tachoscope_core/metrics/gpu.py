@@ -1,6 +1,6 @@
 """Metrics of GPUs. `gpu` is the driver's index when the GPU was first seen, `mig` a MIG instance's id, empty for a whole GPU.
 
-Each is read from NVML, or taken from a dcgm-exporter where one runs; docs/agent/collectors.md lists the call behind each.
+Each is read from NVML, or taken from a dcgm-exporter where one runs; docs/reference/gpus.md lists the call behind each.
 """
 
 from __future__ import annotations

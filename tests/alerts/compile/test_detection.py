@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from benchmarks.detection_times import Case, measured, stand_in, stand_ins
+from benchmarks.detection_times import Case, Compared, measured, stand_in, stand_ins, tables
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,3 +109,17 @@ def test_objectives_that_share_their_times_are_measured_once() -> None:
 
 def test_times_are_written_as_exactly_as_they_are_known() -> None:
     assert [in_words(s) for s in (78.4, 519.0, 121_000, 900_000, NEVER)] == ["78 s", "8.7 min", "33.6 h", "10.4 d", "never"]
+
+
+def test_a_time_is_as_computed_within_a_tenth_or_one_evaluation_and_others_are_named() -> None:
+    found = [
+        Compared("`slow`", "100 %", "page", 6000.0, 6590.0, 30.0),
+        Compared("`fast`", "100 %", "page", 60.0, 90.0, 30.0),
+        Compared("`never`", "10 %", "page", NEVER, NEVER, 30.0),
+        Compared("`late`", "10 %", "page", 60.0, 120.0, 30.0),
+        Compared("`silent`", "10 %", "page", 6000.0, NEVER, 30.0),
+    ]
+    lines = tables(found).splitlines()
+
+    assert "| page | 4 | 2 | 1 | 1 |" in lines
+    assert [line.split()[1] for line in lines if "`" in line] == ["`late`", "`silent`"]

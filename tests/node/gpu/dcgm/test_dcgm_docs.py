@@ -1,4 +1,4 @@
-"""docs/agent/dcgm.md says what the table of fields says, and shows the dashboard's queries that are tested."""
+"""docs/agent/dcgm.md and the reference name the fields that there are, and show the dashboard's queries that are tested."""
 
 from __future__ import annotations
 
@@ -11,26 +11,15 @@ import pytest
 from gpu.fake_dcgm_exporter import recorded
 from gpu.test_dcgm_dashboard import QUERIES, VARIABLES
 from helpers import REPOSITORY
-from tachoscope_core.metrics.dcgm import DCGM_BY_NAME, DCGM_LABELS, DCGM_UNITS
+from tachoscope_core.metrics.dcgm import DCGM_LABELS
 from tachoscope_node.gpu.dcgm import compat_names as dcgm_names
-from tachoscope_node.gpu.dcgm.fields import FIELDS, Field
+from tachoscope_node.gpu.dcgm.fields import FIELDS
 from tachoscope_node.gpu.dcgm.parser import read
 from tachoscope_node.gpu.metrics import families
 from tachoscope_service.metrics.prometheus_text import render
 
 PAGE = (REPOSITORY / "docs" / "agent" / "dcgm.md").read_text()
-HEAD = "| field of DCGM | type, unit | metric | labels | of a MIG instance's line |\n|---|---|---|---|---|\n"
-
-
-def row(field: Field) -> str:
-    names = ", ".join(f"`{name}`" for name in (field.field, *field.also))
-    labels = "a bit each" if field.bits else " + ".join(", ".join(each) for each in field.series)
-    of = "given only" if field.sum else "its own" if field.of == "instance" else "the whole GPU's"
-    return f"| {names} | {DCGM_BY_NAME[field.field].type}, {DCGM_UNITS[field.field]} | `{field.metric}` | {labels} | {of} |\n"
-
-
-def test_the_table_is_that_of_the_fields() -> None:
-    assert HEAD + "".join(map(row, FIELDS)) in PAGE
+REFERENCE = (REPOSITORY / "docs" / "reference" / "gpus.md").read_text()
 
 
 def test_every_query_of_the_dashboard_is_shown() -> None:
@@ -55,4 +44,4 @@ def test_every_label_and_every_name_that_the_page_mentions_is_there() -> None:
     for label in DCGM_LABELS:
         assert f"`{label}`" in PAGE
     every = {name for field in FIELDS for name in (field.field, *field.also)} | {"DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DRIVER_VERSION"}
-    assert set(re.findall(r"DCGM_FI_\w+", PAGE)) == every
+    assert set(re.findall(r"DCGM_FI_\w+", PAGE + REFERENCE)) == every

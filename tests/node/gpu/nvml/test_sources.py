@@ -11,7 +11,7 @@ from tachoscope_core.metrics import gpu as names
 from tachoscope_core.metrics.gpu import GPU_VALUES
 from tachoscope_node.gpu.nvml.sources import ALL_LINKS, SOURCES, first_of_each
 
-PAGE = (REPOSITORY / "docs" / "agent" / "collectors.md").read_text()
+PAGE = (REPOSITORY / "docs" / "reference" / "gpus.md").read_text()
 _ELSEWHERE = {names.GPU_NVLINKS.name, names.GPU_PROCESSES.name}
 """Metrics that more than a number of one call goes into."""
 
