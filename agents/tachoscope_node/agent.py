@@ -391,7 +391,7 @@ class Agent:
     # --- what others read -------------------------------------------------------------------------------------------------
 
     def families(self) -> list[Family]:
-        """Return all metrics of this moment."""
+        """Return all metrics of this moment; thread-safe."""
         now = self._clock()
         with self.lock:
             jobs = live_families.families(

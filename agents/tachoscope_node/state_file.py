@@ -61,5 +61,5 @@ def save(path: Path, saved: AgentState) -> None:
 
 
 def position_key(segment: Segment) -> str:
-    """Return the segment's key in `positions`."""
+    """Return `directory/name`, the segment's key in `positions`."""
     return "/".join(segment.key)

@@ -57,7 +57,7 @@ def line(view: JobView) -> JobLine:
 
 
 def jobs(views: Sequence[JobView]) -> bytes:
-    """Return the document of `/v1/jobs`."""
+    """Return the document of `/v1/jobs`, with a line for each job."""
     return msgspec.json.encode({"jobs": [line(view) for view in views]})
 
 

@@ -45,7 +45,7 @@ class JobNews:
         self._known: dict[str, _JobState] = {}
 
     def keep_only(self, jobs: Container[str]) -> None:
-        """Forget all other jobs."""
+        """Forget what is known of all other jobs."""
         self._known = {job: known for job, known in self._known.items() if job in jobs}
 
     def urgency(self, live: LiveJob, last: JobView | None, now: float) -> float:

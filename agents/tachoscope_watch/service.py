@@ -129,7 +129,7 @@ class Watch:
         self.url = f"{scheme}://{host}:{self.web.port}"
 
     def run(self) -> None:
-        """Watch until `stop`."""
+        """Do a cycle every `every_seconds` until `stop`."""
         self._log.info(f"watching {self._settings.store} every {self._settings.every_seconds:g} s; serving {self.url}/v1/jobs")
         if self._leases is not None:
             self._leases.start()
@@ -173,7 +173,7 @@ class Watch:
         return pool
 
     def run_cycle(self, pool: Executor) -> None:
-        """Do one cycle."""
+        """Judge the jobs that are due; show their views, and which could not be looked at."""
         began, now = time.monotonic(), time.time()
         views: list[JobView] = []
         failed: list[Failed] = []

@@ -39,7 +39,7 @@ class Surroundings:
 
 
 def rule_names() -> list[str]:
-    """Return the names of all rules."""
+    """Return the names of all rules that a board is checked by."""
     of_queries = query_rules.rules({})
     return [*(rule.name for rule in (*lint_rules.RULES, *own_rules.RULES, *own_rules.HOUSE, *of_queries)), "links"]
 

@@ -54,7 +54,7 @@ def request_checksums(process: subprocess.Popen[bytes], paths: Sequence[str]) ->
 
 
 def main() -> None:
-    """Answer one request."""
+    """Read a JSON list of paths from stdin, write size and SHA-256 of each to stdout; end with the parent."""
     parent = os.getppid()
     _lowest_priority()
 

@@ -16,7 +16,7 @@ _PLACES = ("output_dir", "logging_dir", "run_name", "local_rank", "resume_from_c
 
 
 def of_lightning(original: Function) -> Function:
-    """Wrap `Trainer.fit(model, ...)`."""
+    """Wrap `Trainer.fit(model, ...)`, so that the `hparams` of the model are recorded; no error reaches the training."""
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
         with contextlib.suppress(Exception):  # what it is made of is worth knowing, but not the run
@@ -28,7 +28,7 @@ def of_lightning(original: Function) -> Function:
 
 
 def of_transformers(original: Function) -> Function:
-    """Wrap `CallbackHandler.on_train_begin(args, ...)`."""
+    """Wrap `CallbackHandler.on_train_begin(args, ...)`, so that the arguments that differ from the defaults are recorded."""
 
     def on_train_begin(self: Any, arguments: Any, *args: Any, **kwargs: Any) -> Any:
         with contextlib.suppress(Exception):

@@ -42,7 +42,7 @@ class Profiles:
                 self.recording = None
 
     def close(self) -> None:
-        """Ask and record no more."""
+        """End the recording under way, and ask for no more; raises nothing."""
         with contextlib.suppress(Exception):
             if self._client is not None:
                 self._client.close()

@@ -50,7 +50,7 @@ class LoopStacks:
         return models, backward
 
     def model_called(self) -> None:
-        """A model is called with gradients."""
+        """Keep the caller's stack of a model that is called with gradients, of `MOST_CALLS` at most."""
         if len(self.models) < MOST_CALLS:
             self.models.append(chain_of(sys._getframe(_CALLER)))
 

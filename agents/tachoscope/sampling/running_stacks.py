@@ -23,7 +23,7 @@ class RunningStacks:
 
     @property
     def on(self) -> bool:
-        """Whether stacks are taken."""
+        """Whether stacks are taken, with the interpreter's lock or without."""
         return self._unlocked.on or self._signalled.on
 
     def start(self) -> bool:
@@ -39,6 +39,6 @@ class RunningStacks:
         return self._unlocked.dropped()
 
     def stop(self) -> None:
-        """Stop."""
+        """Take no more stacks, neither natively nor by signals."""
         self._unlocked.stop()
         self._signalled.stop()

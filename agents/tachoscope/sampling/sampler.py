@@ -113,7 +113,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop and write the last heartbeat."""
+        """Stop, within a second at most, and write the last heartbeat."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=1.0)

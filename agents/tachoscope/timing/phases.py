@@ -93,7 +93,7 @@ class Timeline:
     # function costs more for being fetched into the caches again than for what it does.
 
     def enter(self, phase: int) -> None:
-        """Begin a nested phase."""
+        """Begin a phase within the present one, which goes on when it is left."""
         now, current = self._clock(), self.phase
         self.wall[current] += now - self.last
         self.last = now

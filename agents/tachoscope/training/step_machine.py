@@ -152,7 +152,7 @@ class StepMachine:
         timeline.enter(DATA_WAIT)
 
     def batch_end(self, samples: int, elements: int) -> None:
-        """The loader returned a batch."""
+        """The loader returned a batch of so many samples and elements: preparation begins."""
         self.timeline.leave_to(PREPARATION if self.has_models else FORWARD)
         self._batch_arrived(samples, elements)
 
@@ -305,7 +305,7 @@ class StepMachine:
         timeline.enter(BACKWARD)
 
     def backward_end(self) -> None:
-        """Gradients are there."""
+        """Gradients are there; without an optimizer this may end the step."""
         self.timeline.leave_to(LOSS if self.has_models else FORWARD)
         if self.timeline.reads_cpu:
             self.detail.backward_ended()

@@ -43,7 +43,7 @@ class ReadRequest(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Carry out the order on stdin."""
+    """Carry out the `ReadRequest` on stdin as its user, and write a `ReadBack` to stdout."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=ReadRequest)
     try:
         drop_privileges_to(order.uid)

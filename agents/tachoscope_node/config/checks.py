@@ -19,7 +19,7 @@ _SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 
 def faults(config: Config) -> list[str]:
-    """Return settings that cannot be valid."""
+    """Return a line for each setting that cannot be valid, with what to write instead."""
     paths = {key: getattr(config, key) for key in ("spool", "state", "web_config", "proc", "sys")}
     if "://" not in config.store:
         paths["store"] = config.store

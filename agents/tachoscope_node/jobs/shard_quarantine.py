@@ -76,7 +76,7 @@ class Quarantined:
 
     @property
     def text(self) -> str:
-        """What is said to a person."""
+        """One line for log or stderr; names from the job are escaped."""
         ranks, attempts = self.fields["ranks"], self.fields["attempts"]
         where = f"ranks {_list(ranks)}" if len(ranks) > 1 else f"rank {ranks[0]} in attempts {_list(attempts)}"
         shard = ascii(self.fields["shard"])
@@ -165,7 +165,7 @@ class ShardWatch:
         return new
 
     def flush(self) -> None:
-        """Write the lists that changed."""
+        """Write the lists that changed since they were saved."""
         with self._lock:
             for name, job in self._jobs.items():
                 if not job.is_saved:

@@ -79,7 +79,7 @@ class RasCollector:
         ]
 
     def close(self) -> None:
-        """Ask no more."""
+        """Close the connection to RAS, and ask no more."""
         self._hang_up()
 
     @property

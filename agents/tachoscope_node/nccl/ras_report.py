@@ -69,7 +69,7 @@ class Communicator(msgspec.Struct):
 
     @property
     def key(self) -> str:
-        """What tells it from all others."""
+        """Both hashes of the communicator, which tell it from all others."""
         return f"{self.hash} {self.secondary_hash}"
 
 

@@ -63,7 +63,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering and remove the socket."""
+        """End the thread that answers, and remove the socket."""
         self._stop.set()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # it waits no longer

@@ -110,7 +110,7 @@ class RankRecording:
         )
 
     def discard(self) -> None:
-        """Close and remove what was written."""
+        """Close the file and remove its folder; a second call does nothing."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None

@@ -60,7 +60,7 @@ class Directory:
     segments: dict[str, Segment] = field(default_factory=dict)
 
     def release(self) -> None:
-        """Leave the shipping to others."""
+        """Give up the spool's lock, so that others may ship."""
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None

@@ -78,7 +78,7 @@ class Journal:
         return [Entry(*row) for row in self._connection.execute("SELECT * FROM segments")]
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """Note entries, all or none."""
+        """Note entries in one transaction: all or none."""
         rows = [msgspec.structs.astuple(entry) for entry in entries]
         self._transaction("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 

@@ -166,7 +166,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
     # What the connection's purpose calls.
 
     def set_timer(self, seconds: float, otherwise: Callable[[], None]) -> None:
-        """Set the connection's only timer."""
+        """Call `otherwise` after so many seconds; replaces the timer that runs."""
         self.stop_timer()
         self._timer = self.loop.call_later(seconds, otherwise)
 
@@ -217,7 +217,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
         self.reading(on=True)
 
     def close(self) -> None:
-        """End the connection at once."""
+        """End the connection at once; what was not sent is lost."""
         if self._closed:
             return
         self._closed = True

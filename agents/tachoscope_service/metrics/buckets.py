@@ -12,11 +12,11 @@ class Buckets(msgspec.Struct):
     sum: float = 0.0
 
     def observe(self, value: float, bounds: tuple[float, ...]) -> None:
-        """Add one."""
+        """Count a value in the first bucket whose bound it does not exceed."""
         self.counts[next((index for index, bound in enumerate(bounds) if value <= bound), len(bounds))] += 1
         self.sum += value
 
 
 def empty_buckets(bounds: tuple[float, ...]) -> Buckets:
-    """Return a histogram without observations."""
+    """Return a histogram without observations: a count for each bound, and one above the last."""
     return Buckets([0] * (len(bounds) + 1))

@@ -49,7 +49,7 @@ class Events:
 
 
 def selectors(slo: Slo) -> list[Selector]:
-    """Return the selectors of an objective."""
+    """Return what an objective reads: counters, a histogram, or a gauge and its gate."""
     indicator = slo.indicator
     if isinstance(indicator, Ratio):
         return [one for one in (indicator.total, indicator.bad, indicator.good) if one is not None]

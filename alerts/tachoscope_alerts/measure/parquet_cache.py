@@ -33,7 +33,7 @@ _COUNTS = b"tachoscope"
 
 
 def folder() -> Path:
-    """Return where the files are kept."""
+    """Return the folder of decoded samples in the user's cache, of this version of their format."""
     return cache_dir.folder("samples") / f"v{VERSION}"
 
 

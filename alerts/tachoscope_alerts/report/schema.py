@@ -123,5 +123,5 @@ class SloReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def dump(report: SloReport) -> bytes:
-    """Return the document."""
+    """Return the report as indented JSON that ends with a newline."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"

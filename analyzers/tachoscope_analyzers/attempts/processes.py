@@ -47,7 +47,7 @@ class Clock:
             self._anchors[row.writer] = (time, monotonic_ns) if abs(off) < _SAME_BOOT_SECONDS else (row.time, row.monotonic_ns)
 
     def unix_seconds(self, row: records.Record) -> float:
-        """Return when a record was written."""
+        """Return when a record was written, in seconds on this axis, by the process's steady clock if it is known."""
         if row.writer not in self._anchors:
             return row.time - self.origin
         return self.of_process(row.writer, row.monotonic_ns)
@@ -79,7 +79,7 @@ class Clock:
         return self.origin + seconds
 
     def seconds(self, unix: float) -> float:
-        """Return Unix seconds on this axis."""
+        """Return Unix seconds as seconds since `origin`."""
         return unix - self.origin
 
 

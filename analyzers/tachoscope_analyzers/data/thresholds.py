@@ -9,7 +9,7 @@ from tachoscope_analyzers.data.package_data import shipped
 
 @cache
 def sources() -> dict[str, tuple[float, str]]:
-    """Return each threshold with its source."""
+    """Return value and source of each threshold by its name."""
     return {name: (float(entry["value"]), str(entry["source"])) for name, entry in shipped("data/thresholds.yaml").items()}
 
 

@@ -39,7 +39,7 @@ class Curve:
             raise ValueError(f"a curve needs as many scores as probabilities, both ascending: {self.scores}, {self.probabilities}")
 
     def at(self, score: float) -> float:
-        """Return the probability at a score."""
+        """Return the probability, 0 to 1, at a score, interpolated between those that were learned."""
         return float(np.interp(score, self.scores, self.probabilities))
 
 

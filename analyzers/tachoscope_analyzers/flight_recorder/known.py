@@ -25,7 +25,7 @@ class KnownGroup:
 
 
 def known_groups(dumps: Mapping[int, Dump]) -> dict[str, KnownGroup]:
-    """Return the groups by name."""
+    """Return the process groups of all dumps, by name; keys of `dumps` are ranks."""
     progress = _progress(dumps)
     members: dict[str, set[int]] = defaultdict(set)
     descriptions: dict[str, str] = {}

@@ -29,7 +29,7 @@ _STANDS_OUT = 5.0
 
 
 def course(job: JobRecords, steps: Steps, losses: Losses) -> Trend:
-    """Return how the run went."""
+    """Return how the run went: changes, late ranks and means; None what too few steps cannot tell."""
     states = of_latest(losses)
     changes = _changes(steps, losses, states) if len(losses.step) >= 2 * least_steps(len(losses.step)) else None
     late = late_ranks(steps)

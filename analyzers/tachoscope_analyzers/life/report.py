@@ -61,7 +61,7 @@ class LifeParts:
 
     @property
     def total(self) -> Waterfall:
-        """Its time by state."""
+        """Seconds by state of all attempts and of the time between them."""
         return self.time.total
 
 

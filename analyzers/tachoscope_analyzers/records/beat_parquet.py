@@ -66,7 +66,7 @@ class BeatWriter:
         )
 
     def end(self) -> bytes:
-        """Return the file."""
+        """Close the file and return its bytes."""
         return self._file.end()
 
 

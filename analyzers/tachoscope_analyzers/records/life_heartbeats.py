@@ -112,7 +112,7 @@ class LifeHeartbeats:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """How many heartbeats were taken of all processes."""
         return sum(sums.count for sums in self._sums.values())
 
     def together(self) -> dict[str, Heartbeat]:

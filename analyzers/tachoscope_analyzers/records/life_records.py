@@ -118,7 +118,7 @@ class _Piece:
     holds: Literal["lines", "steps", "heartbeats"] = "lines"
 
     def content(self, store: Store) -> bytes:
-        """Return the lines."""
+        """Return the piece's lines, uncompressed."""
         return store.read_lines(self.path) if self.part is None else b"".join(self.part.line_groups([self.group]))
 
 
@@ -131,7 +131,7 @@ class _Pieces:
         self._pieces: list[_Piece] = []
 
     def add(self, piece: _Piece) -> int:
-        """Return the number of a piece."""
+        """Keep a piece and return its number, from 0."""
         self._pieces.append(piece)
         return len(self._pieces) - 1
 
@@ -149,7 +149,7 @@ class _Pieces:
                 yield from zip(own, part.step_groups([self._pieces[place].group for place in own]), strict=True)
 
     def heartbeats(self, places: Iterable[int]) -> Iterator[records.Heartbeat]:
-        """Yield the heartbeats of some pieces."""
+        """Yield the heartbeats of the pieces with these numbers, read once more."""
         for part, group in groupby(sorted(places), key=lambda place: self._part_of(place, "heartbeats")):
             if part is None:
                 for place in group:
@@ -204,7 +204,7 @@ class _Reading:
         return self._steps.any or bool(self._others) or self._measured > 0
 
     def read(self, segments: Sequence[StoredSegment], sets: Sequence[CompactedSet], progress: Progress) -> None:
-        """Read objects."""
+        """Read segments and compacted sets, and tell `progress` the part that is done, 0 to 1, by bytes."""
         total = sum(segment.bytes for segment in segments) + sum(map(_packed_bytes, sets))
         done = 0.0
         for segment in segments:

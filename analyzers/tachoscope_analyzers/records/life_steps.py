@@ -95,7 +95,7 @@ class StoredSteps:
         self.implausible = 0
 
     def add(self, place: int, steps: StepTable) -> None:
-        """Take what a piece holds."""
+        """Take the steps of a piece: without repeated ones, and without those whose times cannot be."""
         steps, repeated = steps.in_order()
         self.duplicates += repeated
         if not steps:

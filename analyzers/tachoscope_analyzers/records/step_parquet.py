@@ -119,7 +119,7 @@ class StepWriter:
         self._file.add([self._array(steps, name, known) for name in COLUMNS])
 
     def end(self) -> bytes:
-        """Return the file."""
+        """Close the file and return its bytes."""
         return self._file.end()
 
     def _stored_name(self, name: str) -> str:

@@ -204,7 +204,7 @@ class StepTable(Sequence[StepDone]):
         return int(self.column("attempt").max(initial=0))
 
     def in_attempt(self, attempt: int) -> StepTable:
-        """Return the steps of an attempt."""
+        """Return the steps of an attempt, in the same order."""
         return self.take(self.column("attempt") == attempt)
 
     def last_of_each_writer(self, name: str) -> dict[str, float]:

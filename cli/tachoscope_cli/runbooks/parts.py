@@ -43,7 +43,7 @@ class Command:
     comment: str = ""
 
     def programs(self) -> list[str]:
-        """Return the programs that it runs."""
+        """Return the first word of each command of its pipes and lists."""
         words = shlex.shlex(self.text, posix=True, punctuation_chars=";|&")
         words.whitespace_split = True
         found, first = [], True

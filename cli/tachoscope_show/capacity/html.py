@@ -16,7 +16,7 @@ _GREEN, _RED, _GREY = "#1a7f37", "#cf222e", "#d1d9e0"
 
 
 def render(found: Capacity, name: str) -> str:
-    """Return the page."""
+    """Return the page, with a chart for each objective."""
     drawn = ((_title(objective), _chart(found, objective)) for objective in dict.fromkeys(found.objectives))
     charts = [(title, chart) for title, chart in drawn if chart is not None]
     return str(rendered("capacity.html", found=found, name=name, charts=charts, words=capacity_text))

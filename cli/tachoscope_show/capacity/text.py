@@ -18,7 +18,7 @@ HEADS = ("requests/s", "tokens/s", "decoding", *COLUMNS)
 
 
 def verdict(found: Capacity) -> str:
-    """Return the one sentence."""
+    """Return the knee, its interval and what breaks above it, in one sentence."""
     asked = " and ".join(str(one) for one in found.objectives)
     if not found.knee:
         return f"No rate was found at which {asked} are met: {found.limit} breaks at the lowest that was tried."
@@ -73,7 +73,7 @@ def moved(ratio: float) -> str:
 
 
 def cell(point: Point, name: str) -> str:
-    """Return a latency of a point."""
+    """Return a latency of a point with its unit, `-` if it is not finite."""
     value = point.seconds.get(name, float("nan"))
     return seconds(value) if isfinite(value) else "-"
 

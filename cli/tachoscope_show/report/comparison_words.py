@@ -43,7 +43,7 @@ def verdict(one: Comparison) -> str:
 
 
 def title(one: Comparison) -> str:
-    """Return what it is compared with."""
+    """Return name, steps and source of what it is compared with."""
     return f"Compared with {one.baseline} ({one.baseline_steps:,} steps, {one.source})"
 
 

@@ -58,7 +58,7 @@ class EvidenceRow:
 
     @property
     def color(self) -> str:
-        """Colour of the bar."""
+        """Colour of the bar by whether the condition holds, does not, or was not measured."""
         return {True: WARN, False: OK, None: UNKNOWN}[self.holds]
 
 

@@ -16,7 +16,7 @@ def seconds(value: float) -> str:
 
 
 def percent(ratio: float) -> str:
-    """Return a ratio as a percentage."""
+    """Return a ratio (0 to 1) as a percentage with one decimal."""
     return f"{ratio * 100:.1f} %"
 
 

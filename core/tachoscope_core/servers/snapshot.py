@@ -45,7 +45,7 @@ class Buckets:
 
     @property
     def count(self) -> float:
-        """All observations."""
+        """All observations: the count of the last, unbounded bucket."""
         return self.counts[-1]
 
 

@@ -158,7 +158,7 @@ def path_of(root: Path, job: str) -> Path:
 
 
 def encode(job: str, shards: Mapping[str, Shard]) -> bytes:
-    """Return the document."""
+    """Return the list of a job as indented JSON that ends with a newline."""
     return msgspec.json.format(msgspec.json.encode(_Document(job=job, shards=dict(shards))), indent=1) + b"\n"
 
 

@@ -57,7 +57,7 @@ class BoardExpression:
 
 
 def board_expressions(board: Dashboard) -> Iterator[BoardExpression]:
-    """Yield all PromQL of a board."""
+    """Yield all PromQL of a board: of its panels, variables and annotations."""
     for panel in board.query_panels():
         for target in panel.targets:
             if target.expr and speaks_promql(target.datasource or panel.datasource):

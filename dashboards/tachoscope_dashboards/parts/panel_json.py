@@ -81,7 +81,7 @@ def fixed_color(name: str, color: str) -> Json:
 
 
 def mappings(texts: Mapping[str, str]) -> list[Json]:
-    """Return what is written for values."""
+    """Return Grafana's value mappings that show these texts in place of values; none without texts."""
     if not texts:
         return []
     return [

@@ -16,7 +16,7 @@ class TimeUnit:
     sign: str
 
     def convert(self, values: Iterable[float]) -> list[float]:
-        """Return seconds in this unit."""
+        """Return seconds as numbers of this unit."""
         return [value / self.seconds for value in values]
 
 

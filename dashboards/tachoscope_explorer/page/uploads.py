@@ -112,7 +112,7 @@ class Uploads:
         return path
 
     def remove(self) -> None:
-        """Remove all of it."""
+        """Remove the files of all recordings, and the columns that were cached of them."""
         self.recordings.clear()
         for entry in self._folder.iterdir():
             if entry.is_dir():

@@ -28,7 +28,7 @@ LAST_XIDS = 32
 
 
 def health_families(gpus: Sequence[GpuHealth], node: HealthVerdict) -> list[Family]:
-    """Return the verdicts as metrics."""
+    """Return the verdicts as metrics: 1 for the state that holds, 0 for all others."""
     return [
         Family(
             GPU_HEALTH,

@@ -33,7 +33,7 @@ class QueryResult:
 
 
 def batch(sources: Iterable[ValueSource]) -> BatchedQuery:
-    """Return the sources arranged for asking."""
+    """Return the sources arranged so that all fields are one call, and each function one call."""
     sources = tuple(sources)
     fields = tuple(source for source in sources if source.field)
     calls: dict[_Call, list[ValueSource]] = {}

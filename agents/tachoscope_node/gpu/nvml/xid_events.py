@@ -59,5 +59,5 @@ class Events:
         return found
 
     def close(self) -> None:
-        """Let the set go. Raises NVMLError."""
+        """Free the driver's set of events. Raises NVMLError."""
         self._nvml.nvmlEventSetFree(self._set)

@@ -120,7 +120,7 @@ class Boot(NamedTuple):
 
 
 def this_boot(proc: str) -> Boot:
-    """Return the boot that runs."""
+    """Return id and begin, in Unix seconds, of the boot that runs."""
     return Boot(boot_id(proc), time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
 
 

@@ -65,7 +65,7 @@ class Receiver:
         self._tls_versions: list[int] = []
 
     def encoded(self, data: MetricsData) -> bytes:
-        """Return the body of a push."""
+        """Return the protobuf body of a push, compressed by gzip if that is asked for."""
         body: bytes = encode_metrics(data).SerializeToString()
         return gzip.compress(body) if self._compressed else body
 

@@ -64,7 +64,7 @@ def _dimensions(job: JobRecords, steps: Steps) -> dict[str, str]:
 
 
 def evidence(job: JobRecords, steps: Steps) -> list[Evidence]:
-    """Return a line for each dimension."""
+    """Return a line for each dimension: seconds of transfer a step, and of waiting."""
     found = []
     for one in exposed(job, steps):
         groups = "the group of all" if one.groups == 1 else f"{one.groups} groups of {one.size}"

@@ -46,7 +46,7 @@ class LinkTraffic:
 
     @property
     def seconds(self) -> float:
-        """Seconds per step."""
+        """Seconds a step of all messages, without waiting for the other side."""
         return self.messages * self.delay_seconds
 
 

@@ -46,7 +46,7 @@ def seconds(value: object) -> float | None:
 
 
 def as_integer(value: object) -> int | None:
-    """Return an integer, or None."""
+    """Return an integer, or None for anything else, true and false included."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -72,7 +72,7 @@ def kind(document: object) -> tuple[str, str]:
 
 
 def name(document: object) -> str:
-    """Return namespace/name."""
+    """Return `namespace/name` of an object; `default/` without a namespace."""
     return f"{text(at(document, 'metadata', 'namespace')) or 'default'}/{text(at(document, 'metadata', 'name'))}"
 
 

@@ -178,7 +178,7 @@ def knee(engine: Engine, requests: Workload, objectives: Sequence[Objective], se
 
 
 def point(engine: Engine, requests: Workload, rate: float, objectives: Sequence[Objective], seeds: Sequence[int] = _SEEDS) -> Point:
-    """Return what happens at a rate."""
+    """Return latencies in seconds and the objectives met at so many requests a second, over a replay for each seed."""
     loads = [requests.load(rate, _count(requests), seed) for seed in seeds]
     done = [replay(load, engine) for load in loads]
     values = _values(loads, done)

@@ -54,7 +54,7 @@ def _ledger(unit: str, parts: dict[str, Vector]) -> Ledger:
 
 
 def spent(traffic: Traffic) -> SecondsByState:
-    """Return where the time went."""
+    """Return seconds by state of requests and engines, of records where there are some, else estimated."""
     away = _away(traffic)
     return SecondsByState(_recorded_states(traffic, away) or _requests(traffic, away), _engines(traffic, away), away)
 

@@ -27,7 +27,7 @@ class OperatorCost:
 
     @property
     def known(self) -> bool:
-        """Whether anything is known."""
+        """Whether FLOPs or bytes are known."""
         return not (math.isnan(self.flops) and math.isnan(self.bytes))
 
 

@@ -29,7 +29,7 @@ class DeviceUse:
 
 
 def device_use(view: TraceView, device: int) -> DeviceUse:
-    """Return how busy a device was."""
+    """Return which part of its span, 0 to 1, a device was idle and communicated."""
     table = breakdown(view)
     row = table[table["device"] == device].iloc[0]
     span = max(int(row["span_ns"]), 1)

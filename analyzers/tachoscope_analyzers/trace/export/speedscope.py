@@ -66,7 +66,7 @@ def write(trace: Trace, out: Path, name: str, *, most_calls: int = MOST_CALLS) -
 
 
 def encoded(trace: Trace, name: str, *, most_calls: int = MOST_CALLS) -> bytes:
-    """Return a speedscope file's bytes."""
+    """Return the JSON of a speedscope file with the `most_calls` longest calls."""
     return msgspec.json.encode(document(trace, name, most_calls=most_calls))
 
 

@@ -24,7 +24,7 @@ class InProcess(Executor):
     """Runs each call at once, in the thread that submits it."""
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Return a finished future."""
+        """Call the function now; return a future that is done, with its result or exception."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))

@@ -65,7 +65,7 @@ def device_ids(database: sqlite3.Connection) -> dict[tuple[int, int], int]:
 
 
 def texts(database: sqlite3.Connection) -> dict[int, str]:
-    """Return text by its number."""
+    """Return text by its number, up to `MOST_STRINGS` and `MOST_STRING_BYTES`; none without the table."""
     if not table_columns(database, "StringIds").issuperset({"id", "value"}):
         return {}
     rows = database.execute("SELECT id, value FROM StringIds LIMIT ?", (MOST_STRINGS,))
@@ -94,7 +94,7 @@ def session_start(database: sqlite3.Connection) -> int:
 
 
 def devices(database: sqlite3.Connection) -> list[Device]:
-    """Return the accelerators of the machine."""
+    """Return the accelerators of the machine, at most 1,024; none without the table."""
     there = table_columns(database, "TARGET_INFO_GPU")
     wanted = [name for name in ("id", "name", "totalMemory", "smCount", "computeMajor", "computeMinor") if name in there]
     if not wanted:
