@@ -226,8 +226,10 @@ def _recorded_workers(records: JobRecords) -> list[Worker]:
     newest = max((start.attempt for start in starts), default=0)
     found = {start.writer: start for start in starts if start.attempt == newest}
     steps, times = (records.steps.last_of_each_writer(name) for name in ("step", "time"))
-    heartbeats, ends = {writer: times.get(writer, 0.0) for writer in found}, dict.fromkeys(found, "")
-    for row in (*records.starts, *records.heartbeats, *records.ends):
+    beats = records.heartbeats.last_of_each_writer("time")
+    heartbeats = {writer: max(times.get(writer, 0.0), beats.get(writer, 0.0)) for writer in found}
+    ends = dict.fromkeys(found, "")
+    for row in (*records.starts, *records.ends):
         if row.writer in found:
             heartbeats[row.writer] = max(row.time, heartbeats[row.writer])
             if isinstance(row, JobEnded):

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 
 import msgspec
 
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.gpu_samples import Gpus
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.step_table import StepTable
@@ -18,7 +19,7 @@ from tachoscope_core.records.records import Heartbeat, Phase, StepDone
 
 Removal = Callable[[JobRecords], JobRecords]
 KINDS = tuple(one.name for one in fields(JobRecords) if str(one.type).startswith("list[records."))
-"""Kinds of records that lie in `JobRecords` as lists: all but steps."""
+"""Kinds of records that lie in `JobRecords` as lists: all but steps and heartbeats."""
 
 
 def _steps(change: Callable[[StepDone], StepDone]) -> Removal:
@@ -26,7 +27,7 @@ def _steps(change: Callable[[StepDone], StepDone]) -> Removal:
 
 
 def _beats(change: Callable[[Heartbeat], Heartbeat]) -> Removal:
-    return lambda job: replace(job, heartbeats=[change(beat) for beat in job.heartbeats])
+    return lambda job: replace(job, heartbeats=Heartbeats.of(change(beat) for beat in job.heartbeats))
 
 
 def without_clocks(step: StepDone) -> StepDone:
@@ -65,7 +66,7 @@ def of_rank(rank: int, what: Removal) -> Removal:
         less = what(job)
         steps = StepTable.of(b if a.rank == rank else a for a, b in zip(job.steps, less.steps, strict=True))
         beats = [beat for beat in job.heartbeats if beat.rank != rank or beat in less.heartbeats]
-        return replace(less, steps=steps, heartbeats=beats)
+        return replace(less, steps=steps, heartbeats=Heartbeats.of(beats))
 
     return removed
 
@@ -79,6 +80,7 @@ def without_rank(rank: int) -> Removal:
             job,
             **{name: [row for row in getattr(job, name) if row.rank != rank] for name in KINDS},
             steps=job.steps.take(job.steps.column("rank") != rank),
+            heartbeats=job.heartbeats.take(job.heartbeats.column("rank") != rank),
             gpus=replace(job.gpus, by_writer={w: s for w, s in job.gpus.by_writer.items() if w not in writers}),
         )
 
@@ -103,7 +105,8 @@ def without_kind(name: str) -> Removal:
 REMOVALS: dict[str, Removal] = {
     **{f"records: {name}": without_kind(name) for name in KINDS},
     "records: steps": lambda job: replace(job, steps=StepTable()),
-    "heartbeats of rank 1": of_rank(1, lambda job: replace(job, heartbeats=[])),
+    "records: heartbeats": lambda job: replace(job, heartbeats=Heartbeats()),
+    "heartbeats of rank 1": of_rank(1, lambda job: replace(job, heartbeats=Heartbeats())),
     "what the heartbeats saw": _beats(lambda beat: msgspec.structs.replace(beat, wait_samples={}, where={})),
     "signals of the heartbeats": _beats(lambda beat: msgspec.structs.replace(beat, signals={})),
     "waiting for a core": _steps(without_run_delay),

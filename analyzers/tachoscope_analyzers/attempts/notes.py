@@ -28,10 +28,8 @@ _MOST_PAIRS = 3
 def notes(job: JobRecords, attempt: int | None = None) -> list[QualityNote]:
     """Return what is unusual about an attempt, how it failed first; None: about the newest, without how it failed."""
     few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
-    life = of_job(few)
-    together = replace(few, heartbeats=[*life.heartbeats.together().values()])
-    found = job_notes.data_notes(facts(together).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
-    return [*([] if attempt is None else _of_life(life, attempt)), *found]
+    found = job_notes.data_notes(facts(few).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
+    return [*([] if attempt is None else _of_life(of_job(few), attempt)), *found]
 
 
 def _of_life(life: LifeRecords, attempt: int) -> list[QualityNote]:

@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from tachoscope_analyzers.attempts.maintenance import Array, Interval, merged
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.life_heartbeats import SeenBeat, Windows
 from tachoscope_analyzers.records.life_records import LifeRecords
 from tachoscope_analyzers.records.load import CLOCKS_AGREE_SECONDS, JobRecords
@@ -119,7 +120,7 @@ class RankProcess:
     restores: list[Interval]
     restored: list[records.CheckpointRestored]
     saves: list[records.CheckpointSaved]
-    heartbeats: list[records.Heartbeat]
+    heartbeats: Heartbeats
     last_heard: HeardProcess
     life: LifeRecords
     clock: Clock
@@ -246,7 +247,7 @@ def _process(
         restores=restores,
         restored=restored,
         saves=sorted(parts[1], key=lambda row: row.monotonic_ns),  # type: ignore[arg-type]
-        heartbeats=heartbeats,
+        heartbeats=Heartbeats.of(heartbeats),
         last_heard=last_heard,
         life=life,
         clock=clock,

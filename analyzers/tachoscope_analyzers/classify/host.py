@@ -51,9 +51,9 @@ def _contention(job: JobRecords, steps: Steps, losses: Losses) -> list[Candidate
             "the same, mean of all ranks", steps.own["cpu_wait"].mean(), "seconds per step", "schedstat of the training thread"
         ),
     ]
-    windows = sum(beat.window_seconds for beat in job.heartbeats)
-    pressure = sum(beat.signals.get("pressure_cpu_seconds", 0.0) for beat in job.heartbeats)
-    if windows and any("pressure_cpu_seconds" in beat.signals for beat in job.heartbeats):
+    windows = job.heartbeats.window_total
+    pressure = job.heartbeats.total("pressure_cpu_seconds")
+    if windows and job.heartbeats.has("pressure_cpu_seconds").any():
         evidence.append(measured("CPU pressure of the host (PSI some)", pressure / windows, "ratio", "heartbeats"))
     who = culprits(steps.own["cpu_wait"], steps.ranks).ranks
     found = core_takers.find_takers(job, steps, who)
@@ -115,9 +115,9 @@ def _pauses(job: JobRecords, steps: Steps, losses: Losses, memory: Matrix) -> li
 def _standing_still(job: JobRecords, steps: Steps, ranks: list[int]) -> list[Evidence]:
     """Return evidence of a held interpreter lock, and the line at which the thread was seen."""
     writers = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if rank in ranks}
-    beats = [beat for beat in job.heartbeats if beat.writer in writers]
-    ticks = sum(beat.signals.get("ticks", 0.0) for beat in beats)
-    late = sum(beat.signals.get("late_ticks", 0.0) for beat in beats)
+    beats = job.heartbeats.of_writers(writers)
+    ticks = beats.total("ticks")
+    late = beats.total("late_ticks")
     phases = ("pause", "forward") if steps.device == "cpu" else ("pause", "other")
     rows = next((found for phase in phases if (found := seen_lines(job, steps, phase, ranks))), [])
     if ticks and late:

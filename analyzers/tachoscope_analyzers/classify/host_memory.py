@@ -15,14 +15,14 @@ from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.blamed_ranks import Ranks
 from tachoscope_analyzers.findings.evidence import compared, measured
 from tachoscope_analyzers.findings.make import Candidate
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.stats.linear_fit import fitted
-from tachoscope_core.records.records import Heartbeat
 from tachoscope_core.report.report import Evidence
 
-_NEEDED = {"major_faults", "resident_bytes"}
+_NEEDED = ("major_faults", "resident_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def classify(job: JobRecords, steps: Steps, late: Matrix) -> MemoryVerdict:
     """
     by_rank = job.beats_of(steps.writers)
     nothing = np.zeros_like(steps.wall)
-    if not all(any(beat.signals.keys() >= _NEEDED for beat in beats) for beats in by_rank):
+    if not all(beats.has(*_NEEDED).any() for beats in by_rank):
         return MemoryVerdict(nothing, [], measured=False)
     seconds = np.stack([_stood_still(steps, rank, beats) for rank, beats in enumerate(by_rank)], axis=1)
     if not seconds.any():
@@ -56,32 +56,31 @@ def classify(job: JobRecords, steps: Steps, late: Matrix) -> MemoryVerdict:
     explained = np.minimum(late, seconds).sum(axis=0) >= threshold("memory_explained_ratio") * late.sum(axis=0)
     seconds = np.where(seconds.any(axis=0) & explained, np.maximum(seconds, late), seconds)
     hit = [rank for rank, column in zip(steps.ranks, seconds.T, strict=True) if column.any()]
-    beats = [beat for rank, own in zip(steps.ranks, by_rank, strict=True) if rank in hit for beat in own]
+    beats = Heartbeats.joined(own for rank, own in zip(steps.ranks, by_rank, strict=True) if rank in hit)
     lost = seconds[np.arange(len(seconds)), seconds.argmax(axis=1)]
     ranks: Ranks = hit if len(hit) < len(steps.ranks) else "all"
     return MemoryVerdict(seconds, [Candidate("host_memory", lost, ranks, _evidence(beats), 0.8, ("cpu_contention", 0.0))])
 
 
-def _stood_still(steps: Steps, rank: int, beats: list[Heartbeat]) -> Matrix:
+def _stood_still(steps: Steps, rank: int, beats: Heartbeats) -> Matrix:
     """Return the seconds of each step that this rank was blocked on memory, shape (K,)."""
     share, suffered = np.zeros(len(steps.numbers)), np.zeros(len(steps.numbers), dtype=bool)
-    for beat in beats:
-        faults = beat.signals.get("major_faults", 0.0)
-        suffers = faults >= threshold("major_faults_per_second") * beat.window_seconds
-        if suffers and beat.window_seconds > 0:
-            end = beat.monotonic_ns / 1e9
-            within = (steps.ends[:, rank] > end - beat.window_seconds) & (steps.ends[:, rank] - steps.wall[:, rank] < end)
-            suffered |= within
-            share[within] = min(beat.signals.get("pressure_memory_seconds", 0.0) / beat.window_seconds, 1.0)
+    faults = beats.signal("major_faults")
+    suffers = beats.take((faults >= threshold("major_faults_per_second") * beats.windows) & (beats.windows > 0))
+    pressure = suffers.signal("pressure_memory_seconds")
+    for end, window, seconds in zip(suffers.ends, suffers.windows, pressure, strict=True):
+        within = (steps.ends[:, rank] > end - window) & (steps.ends[:, rank] - steps.wall[:, rank] < end)
+        suffered |= within
+        share[within] = min(seconds / window, 1.0)
     own = sum((steps.own[cause][:, rank] for cause in ("compute", "paused", "other", "data_wait")), np.zeros(len(share)))
     # Some kernels do not count the reclaim of a control group (version 1) as pressure; then the thread's own clocks tell.
     stood_still = np.where(suffered, steps.still[:, rank], 0.0)
     return np.asarray(np.minimum(np.maximum(share * steps.wall[:, rank], stood_still), own))
 
 
-def _evidence(beats: list[Heartbeat]) -> list[Evidence]:
-    window = sum(beat.window_seconds for beat in beats)
-    sums = {name: sum(beat.signals.get(name, 0.0) for beat in beats) for name in ("pressure_memory_seconds", "major_faults")}
+def _evidence(beats: Heartbeats) -> list[Evidence]:
+    window = beats.window_total
+    sums = {name: beats.total(name) for name in ("pressure_memory_seconds", "major_faults")}
     rows = [
         measured("memory pressure of the host (PSI some)", sums["pressure_memory_seconds"] / window, "ratio", "heartbeats"),
         compared(
@@ -92,23 +91,17 @@ def _evidence(beats: list[Heartbeat]) -> list[Evidence]:
             "heartbeats",
         ),
     ]
-    swapped = [beat.signals["swapped_bytes"] for beat in beats if "swapped_bytes" in beat.signals]
-    if swapped and max(swapped) > 0:
-        rows.append(measured("swapped out, most of a process", max(swapped), "bytes", "heartbeats"))
-    available = [beat.signals["available_bytes"] for beat in beats if "available_bytes" in beat.signals]
-    if available:
-        rows.append(measured("memory available on the host, least", min(available), "bytes", "heartbeats"))
-    slopes = [slope for writer in {beat.writer for beat in beats} if (slope := resident_slope(beats, writer)) is not None]
+    if (swapped := beats.most("swapped_bytes")) > 0:
+        rows.append(measured("swapped out, most of a process", swapped, "bytes", "heartbeats"))
+    if len(available := beats.told("available_bytes")):
+        rows.append(measured("memory available on the host, least", float(available.min()), "bytes", "heartbeats"))
+    slopes = [slope for own in beats.by_writer().values() if (slope := resident_slope(own)) is not None]
     if slopes:
         rows.append(measured("resident memory grows by", max(slopes), "bytes per second", "heartbeats"))
     return rows
 
 
-def resident_slope(beats: list[Heartbeat], writer: str) -> float | None:
+def resident_slope(beats: Heartbeats) -> float | None:
     """Return by how many bytes a second a process's resident memory grows; None with fewer than three heartbeats that say it."""
-    mine = [beat for beat in beats if beat.writer == writer and "resident_bytes" in beat.signals]
-    rows = [(beat.monotonic_ns / 1e9, beat.signals["resident_bytes"]) for beat in mine]
-    if len(rows) < 3:
-        return None
-    times, resident = np.array(rows).T
-    return fitted(times - times[0], resident).slope
+    times, resident = beats.ends[beats.has("resident_bytes")], beats.told("resident_bytes")
+    return fitted(times - times[0], resident).slope if len(times) >= 3 else None

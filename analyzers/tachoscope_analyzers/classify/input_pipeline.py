@@ -18,6 +18,7 @@ from tachoscope_analyzers.findings.evidence import compared, measured
 from tachoscope_analyzers.findings.make import SEEN_AT, Candidate
 from tachoscope_analyzers.ledger.losses import Losses
 from tachoscope_analyzers.records.activity import seen_for_input
+from tachoscope_analyzers.records.beat_table import in_order_sum
 from tachoscope_analyzers.records.cores import cores_of
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps, lines_seen
@@ -57,28 +58,20 @@ class Loader:
     settings: LoaderSettings | None = None
 
 
-_NO_SAMPLES: dict[str, int] = {}
-
-
 def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
     """Sum up what some ranks' loaders were seen doing: by the heartbeats, and by the training thread's own CPU clock."""
     writers = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if rank in ranks}
-    beats = [beat for beat in job.heartbeats if beat.writer in writers]
-    workers = int(max((beat.signals.get("workers", 0.0) for beat in beats), default=0.0))
-    kinds: Counter[str] = Counter()
-    for beat in beats:
-        for kind, count in beat.wait_samples.get("data_wait", _NO_SAMPLES).items():
-            kinds[kind] += count
+    beats = job.heartbeats.of_writers(writers)
+    workers = int(beats.most("workers"))
+    kinds = beats.samples("wait_samples", "data_wait")
     kinds.update(seen_for_input(beats))
     if workers:
-        cpu, wall = (
-            sum(max(beat.signals.get(name, 0.0), 0.0) for beat in beats) for name in ("worker_cpu_seconds", "worker_seconds")
-        )
+        cpu, wall = (in_order_sum(np.maximum(beats.signal(name), 0.0)) for name in ("worker_cpu_seconds", "worker_seconds"))
         busy = cpu / wall if wall else None
     else:
         columns = [steps.ranks.index(rank) for rank in ranks]
         ratio = float(steps.data_cpu[:, columns].sum() / max(steps.own["data_wait"][:, columns].sum(), 1e-12))
-        told = any("workers" in beat.signals for beat in beats)  # else workers may compute where this thread does not
+        told = bool(beats.has("workers").any())  # else workers may compute where this thread does not
         busy = None if np.isnan(ratio) or not (told or ratio >= threshold("loader_busy_ratio")) else ratio
     waiting = {kind: count for kind, count in kinds.items() if kind not in _NOT_WAITING}
     waits = sum(waiting.values())
@@ -90,7 +83,7 @@ def observe(job: JobRecords, steps: Steps, ranks: list[int]) -> Loader:
         waits,
         kinds,
         kinds["poll"] / kinds.total() if workers and kinds.total() >= threshold("minimum_samples") else None,
-        next((beat.loader for beat in reversed(beats) if beat.loader is not None), None),
+        next((loader for code in reversed(beats.column("seen").tolist()) if (loader := beats.seen[code].loader) is not None), None),
     )
 
 
@@ -149,7 +142,7 @@ def _no_loader_keeps_up(job: JobRecords, steps: Steps) -> bool:
     Batches then come at the workers' pace, and which rank waits longer for its own is only which loader began later: were that one
     faster, the step would last as long for the others'. A loader that keeps up has its batch ready, and its rank does not wait.
     """
-    with_workers = {beat.writer for beat in job.heartbeats if beat.signals.get("workers", 0.0) > 0}
+    with_workers = {writer for writer, beats in job.heartbeats.by_writer().items() if beats.most("workers") > 0}
     if not with_workers.issuperset(steps.writers):
         return False  # a rank that loads in its own process waits for its own loading, however fast
     waits = steps.own["data_wait"].mean(axis=0)

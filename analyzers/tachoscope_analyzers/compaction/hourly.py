@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.load import JobRecords, of_rows
 from tachoscope_analyzers.records.step_table import StepTable, StepTableBuilder
 from tachoscope_core.records import records
@@ -26,7 +27,7 @@ class Judging:
         self._starts = {start.writer: start for start in starts}
         self._waiting: StepTable = StepTable()
 
-    def intervals(self, steps: StepTable, beside: Sequence[records.AnyRecord]) -> list[JudgedInterval]:
+    def intervals(self, steps: StepTable, beats: Heartbeats, beside: Sequence[records.AnyRecord]) -> list[JudgedInterval]:
         """Return the intervals of each attempt with steps that all of its ranks recorded.
 
         Steps that some ranks did not record yet are judged with the next hour, because nodes ship at different times. At midnight
@@ -43,14 +44,17 @@ class Judging:
             own = steps.in_attempt(attempt)
             last = min(own.last_of_each_writer("step").values())
             self._waiting = own.take(own.column("step") > last)
-            found += self._judged(attempt, own.take(own.column("step") <= last), others)
+            found += self._judged(attempt, own.take(own.column("step") <= last), beats, others)
         return found
 
-    def _judged(self, attempt: int, steps: StepTable, others: Sequence[records.AnyRecord]) -> list[JudgedInterval]:
+    def _judged(
+        self, attempt: int, steps: StepTable, beats: Heartbeats, others: Sequence[records.AnyRecord]
+    ) -> list[JudgedInterval]:
         known = [start for start in self._starts.values() if start.attempt == attempt]
         own = [row for row in others if row.attempt == attempt]
+        beats = beats.take(beats.column("attempt") == attempt)
         try:
-            return [_interval(one, attempt) for one in self._judge(of_rows(self._job, [*known, *own], steps))]
+            return [_interval(one, attempt) for one in self._judge(of_rows(self._job, [*known, *own], beats, steps))]
         except Exception:  # records are foreign input: an hour that cannot be judged must still be compacted
             return []
 

@@ -15,7 +15,7 @@ import numpy as np
 from tachoscope_analyzers.compaction.hourly import Judging
 from tachoscope_analyzers.compaction.segment_lines import lines_of
 from tachoscope_analyzers.records.beat_parquet import BeatWriter
-from tachoscope_analyzers.records.beat_table import BeatTable, BeatTableBuilder
+from tachoscope_analyzers.records.beat_table import BeatTable, BeatTableBuilder, Heartbeats
 from tachoscope_analyzers.records.load import MEASURED
 from tachoscope_analyzers.records.parquet_groups import LineWriter
 from tachoscope_analyzers.records.step_parquet import StepWriter
@@ -91,7 +91,7 @@ class _Group:
         self._convert()
         return self._steps.table()
 
-    def beats(self) -> BeatTable | None:
+    def beats(self) -> BeatTable[bytes] | None:
         """Return the heartbeats in the order of adding; None: there are none."""
         self._convert()
         return self._beats.table()
@@ -164,7 +164,8 @@ class SetInMaking:
         group, self._group = self._group, _Group(0.0)
         steps, beats = group.steps(), group.beats()
         if self._judging is not None:
-            self._intervals += self._judging.intervals(steps, [*group.beside, *(beats or ())])
+            seen = Heartbeats() if beats is None else Heartbeats.decoded(beats)
+            self._intervals += self._judging.intervals(steps, seen, group.beside)
         lines = group.measured
         if steps:
             self._step_file = self._step_file or StepWriter(steps)
@@ -174,7 +175,7 @@ class SetInMaking:
         if beats is not None:
             self._beat_file = self._beat_file or BeatWriter(beats)
             stored = self._beat_file.exactly_stored(beats)
-            lines += [(row.time, records.encode(row)) for row in beats.take(~stored)]
+            lines += [(row.time, records.encode(row)) for row in Heartbeats.decoded(beats.take(~stored))]
             if stored.any():
                 self._beat_file.add(beats.take(stored).in_order())
         self._line_file.add(lines)

@@ -228,8 +228,8 @@ def _worst(finding: Finding, *, of_life: bool) -> GravestFinding:
 
 
 def _last_record(job: JobRecords) -> float:
-    kinds = (job.starts, job.heartbeats, job.requests, job.engine_windows, job.ends, job.service_ends)
-    return max([job.steps.last_time(), *(row.time for rows in kinds for row in rows)])
+    kinds = (job.starts, job.requests, job.engine_windows, job.ends, job.service_ends)
+    return max([job.steps.last_time(), job.heartbeats.last_time(), *(row.time for rows in kinds for row in rows)])
 
 
 def _result_or_reason(analysis: Callable[[], _Made]) -> tuple[_Made | None, str]:

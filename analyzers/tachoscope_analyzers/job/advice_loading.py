@@ -117,10 +117,9 @@ def _room(job: JobRecords, steps: Steps, loader: Loader, cores: Cores | None, co
     busy = (
         0.0 if loader.busy is not None and loader.busy < threshold("loader_busy_ratio") else _computing(steps, loader, cores, costs)
     )
-    beats = [beat for rows in beats_by_rank(job, steps).values() for beat in rows]
-    worker = max((beat.signals.get("worker_bytes", 0.0) for beat in beats), default=0.0)
-    whole = max((beat.signals.get("resident_bytes", 0.0) for beat in beats), default=0.0)
-    free = [beat.signals["available_bytes"] for beat in beats if "available_bytes" in beat.signals]
+    beats = [*beats_by_rank(job, steps).values()]
+    worker, whole = (max((own.most(name) for own in beats), default=0.0) for name in ("worker_bytes", "resident_bytes"))
+    free = [float(told.min()) for own in beats if len(told := own.told("available_bytes"))]
     # A worker that was not seen yet may come to hold all that the training process does.
     goal = workers.expected_step(costs) if costs.rest > 0 else 0.0
     needed = workers.keeping_up(costs.made, goal) if goal > 0 else 0
@@ -173,7 +172,6 @@ def _bytes(job: JobRecords, steps: Steps, ranks: Sequence[int], step_seconds: fl
     """Return the bytes that the rank with most reads per step, by its system calls."""
     found = []
     for rank, beats in beats_by_rank(job, steps).items():
-        window = sum(beat.window_seconds for beat in beats)
-        if rank in ranks and window:
-            found.append(sum(beat.signals.get("read_bytes", 0.0) for beat in beats) / window * step_seconds)
+        if rank in ranks and (window := beats.window_total):
+            found.append(beats.total("read_bytes") / window * step_seconds)
     return max(found, default=0.0)

@@ -8,14 +8,15 @@ model's input is input wherever in the loop it stands.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_core.records.records import SHARED_PHASES, Heartbeat
+from tachoscope_analyzers.records.beat_table import Heartbeats
+from tachoscope_core.records.records import SHARED_PHASES
 
 Matrix = npt.NDArray[np.float64]
 Column = Callable[[str], Matrix]
@@ -32,7 +33,7 @@ class MovedToData:
     cpu_seconds: Matrix
 
 
-def move(beats: Sequence[Sequence[Heartbeat]], column: Column, own: dict[str, Matrix]) -> MovedToData:
+def move(beats: Sequence[Heartbeats], column: Column, own: dict[str, Matrix]) -> MovedToData:
     """Move the time of the shared phases between the causes in `own` as the samples tell; the sums stay.
 
     Args:
@@ -60,18 +61,18 @@ def move(beats: Sequence[Sequence[Heartbeat]], column: Column, own: dict[str, Ma
     return moved
 
 
-def _seen(beats: Iterable[Heartbeat]) -> dict[str, Counter[tuple[str, str]]]:
+def _seen(beats: Heartbeats) -> dict[str, Counter[tuple[str, str]]]:
     """Return the samples of each phase by the phase that they belong to, and what the thread was seen doing."""
     found: dict[str, Counter[tuple[str, str]]] = {}
-    for beat in beats:
-        for phase, counts in beat.activity.items():
+    for seen, times in beats.different():
+        for phase, counts in seen.activity.items():
             for key, count in counts.items():
                 belongs_to, _, kind = key.partition(" ")
-                found.setdefault(phase, Counter())[belongs_to, kind] += count
+                found.setdefault(phase, Counter())[belongs_to, kind] += times * count
     return found
 
 
-def seen_for_input(beats: Iterable[Heartbeat]) -> Counter[str]:
+def seen_for_input(beats: Heartbeats) -> Counter[str]:
     """Return what the thread was seen doing while it made or fetched input outside of loaders, in samples by kind."""
     found: Counter[str] = Counter()
     for phase, counts in _seen(beats).items():
@@ -121,7 +122,7 @@ def still_seconds(column: Column, rank: int, phases: Sequence[str]) -> Matrix:
 _TAKING_CORES = ("data_wait", "preparation", "forward", "loss", "optimizer", "checkpoint", "evaluation", "gc", "other")
 
 
-def input_share_of_standing_still(beats: Sequence[Heartbeat], phase: str) -> float:
+def input_share_of_standing_still(beats: Heartbeats, phase: str) -> float:
     """Return which share of standing still in a phase was waiting for input, as `move` took it."""
     counts = _seen(beats).get(phase, Counter())
     if counts.total() < threshold("minimum_samples"):

@@ -9,9 +9,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.records.beat_table import MOST_SIGNALS, NAME_COLUMNS, NUMBERS, BeatTable
+from tachoscope_analyzers.records.beat_table import MOST_SIGNALS, NAME_COLUMNS, NUMBERS, BeatTable, Heartbeats
 from tachoscope_analyzers.records.parquet_groups import GroupWriter, Wanted, read_groups
-from tachoscope_core.records.records import Heartbeat
 
 _JOB = b"tachoscope_job"
 _DICTIONARIES = (*NAME_COLUMNS, "seen")
@@ -21,7 +20,7 @@ _SIGNAL = "signal "
 class BeatWriter:
     """Writes heartbeats of one job to a Parquet file in memory. The first ones decide which signals it has columns for."""
 
-    def __init__(self, first: BeatTable) -> None:
+    def __init__(self, first: BeatTable[bytes]) -> None:
         import pyarrow as pa
 
         types = {np.int32: pa.int32(), np.int64: pa.int64(), np.float64: pa.float64()}
@@ -39,14 +38,14 @@ class BeatWriter:
         """Number of heartbeats so far."""
         return self._file.rows
 
-    def exactly_stored(self, beats: BeatTable) -> npt.NDArray[np.bool_]:
+    def exactly_stored(self, beats: BeatTable[bytes]) -> npt.NDArray[np.bool_]:
         """Return which heartbeats the file can represent exactly."""
         kept = np.ones(len(beats), dtype=bool)
         for name in beats.signals.keys() - set(self._signals):
             kept &= np.isnan(beats.signals[name])
         return kept
 
-    def add(self, beats: BeatTable) -> None:
+    def add(self, beats: BeatTable[bytes]) -> None:
         """Write a row group of heartbeats that are stored exactly."""
         import pyarrow as pa
 
@@ -70,7 +69,7 @@ class BeatWriter:
         return self._file.end()
 
 
-def read_beats(file: Any, wanted: Wanted) -> Iterator[list[Heartbeat]]:
+def read_beats(file: Any, wanted: Wanted) -> Iterator[Heartbeats]:
     """Yield the heartbeats of each wanted row group, of a window those up to `AROUND_SECONDS` outside of it.
 
     Raises:
@@ -79,12 +78,12 @@ def read_beats(file: Any, wanted: Wanted) -> Iterator[list[Heartbeat]]:
     around = wanted.around()
     for rows in read_groups(file, "heartbeats", around, names=_DICTIONARIES):
         try:
-            yield [*_table(around.rows_of(rows))]
+            yield Heartbeats.decoded(_table(around.rows_of(rows)))
         except (KeyError, UnicodeDecodeError, msgspec.DecodeError) as error:
             raise ValueError(f"not a Parquet file of heartbeats ({error})") from None
 
 
-def _table(rows: Any) -> BeatTable:
+def _table(rows: Any) -> BeatTable[bytes]:
     columns: dict[str, Any] = {name: rows.column(name).to_numpy().astype(type_) for name, type_ in NUMBERS.items()}
     dictionaries: dict[str, tuple[Any, ...]] = {}
     for name in _DICTIONARIES:

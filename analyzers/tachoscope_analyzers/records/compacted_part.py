@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tachoscope_analyzers.records.beat_parquet import read_beats
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.parquet_groups import Wanted, read_lines
 from tachoscope_analyzers.records.step_parquet import read_steps
 from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records.records import Heartbeat
 from tachoscope_core.storage.compacted import CompactedSet
 from tachoscope_core.storage.store import BrokenObjectError, GoneObjectError, Store
 
@@ -50,7 +50,7 @@ class CompactedPart:
         """Yield the lines of measurements that are not in columns, by row group."""
         yield from self._rows(self.set.holds.measured, self.set.measured_path, read_lines, self.set.holds.end)
 
-    def heartbeats(self) -> Iterator[list[Heartbeat]]:
+    def heartbeats(self) -> Iterator[Heartbeats]:
         """Yield the heartbeats that are in columns, by row group."""
         yield from self._rows(self.set.holds.heartbeats, self.set.heartbeats_path, read_beats, self.set.holds.end)
 
@@ -62,7 +62,7 @@ class CompactedPart:
         """Yield the steps of row groups in the order of their numbers: how many tables `steps` yields before, of a whole set."""
         return self._groups(self.set.steps_path, read_steps, groups)
 
-    def heartbeat_groups(self, groups: Collection[int]) -> Iterator[list[Heartbeat]]:
+    def heartbeat_groups(self, groups: Collection[int]) -> Iterator[Heartbeats]:
         """Yield the heartbeats of row groups in the order of their numbers; see `step_groups`."""
         return self._groups(self.set.heartbeats_path, read_beats, groups)
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
-from tachoscope_core.records.records import Heartbeat, JobStarted
+from tachoscope_core.records.records import JobStarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,10 @@ def cores_of(job: JobRecords, steps: Steps) -> Cores | None:
     return max(known, key=lambda one: one.busy_ratio) if known and len(known) == len(found) else None
 
 
-def _cores_of_host(starts: Sequence[JobStarted], beats: Mapping[int, list[Heartbeat]]) -> Cores | None:
+def _cores_of_host(starts: Sequence[JobStarted], beats: Mapping[int, Heartbeats]) -> Cores | None:
     used, idle = 0.0, []
     for start in starts:
-        rate = _mean_signals(beats.get(start.rank, []))
+        rate = _mean_signals(beats.get(start.rank, Heartbeats()))
         if rate is None:
             return None
         used += rate["process_cpu_seconds"] + rate.get("worker_cpu_seconds", 0.0)
@@ -82,9 +83,9 @@ def takers_of(job: JobRecords, steps: Steps, ranks: Sequence[int]) -> CoreUsers 
     return max(known, key=lambda one: (one.ranks + one.workers + one.other_ranks + one.others) / one.all, default=None)
 
 
-def _takers_of_host(starts: Sequence[JobStarted], ranks: Sequence[int], beats: Mapping[int, list[Heartbeat]]) -> CoreUsers | None:
+def _takers_of_host(starts: Sequence[JobStarted], ranks: Sequence[int], beats: Mapping[int, Heartbeats]) -> CoreUsers | None:
     mine = [start for start in starts if start.rank in ranks]
-    rates = {start.rank: rate for start in starts if (rate := _mean_signals(beats.get(start.rank, []))) is not None}
+    rates = {start.rank: rate for start in starts if (rate := _mean_signals(beats.get(start.rank, Heartbeats()))) is not None}
     cores = max(start.cpu_count for start in starts)
     if not cores or len(rates) < len(starts):
         return None
@@ -100,33 +101,29 @@ def _takers_of_host(starts: Sequence[JobStarted], ranks: Sequence[int], beats: M
         other_ranks=sum(of_others),
         others=max(busy - sum(map(sum, used.values())), 0.0),
         all=max(round(busy + idle), cores),
-        workers_per_rank=int(max(beat.signals.get("workers", 0.0) for rank in here for beat in beats[rank])),
+        workers_per_rank=int(max(beats[rank].most("workers") for rank in here)),
         threads_per_rank=max(start.cpu_threads for start in mine),
         ranks_here=len(starts),
     )
 
 
-def _mean_signals(beats: Sequence[Heartbeat]) -> dict[str, float] | None:
+def _mean_signals(beats: Heartbeats) -> dict[str, float] | None:
     """Return the signals of heartbeats per second; None where one lacks what tells who used the cores."""
-    window = sum(beat.window_seconds for beat in beats)
-    if not window or not all({"process_cpu_seconds", "idle_core_seconds"} <= beat.signals.keys() for beat in beats):
+    window = beats.window_total
+    if not window or not beats.has("process_cpu_seconds", "idle_core_seconds").all():
         return None
-    names = set().union(*(beat.signals for beat in beats))
-    return {name: sum(beat.signals.get(name, 0.0) for beat in beats) / window for name in names}
+    return {name: total / window for name, total in beats.totals().items()}
 
 
-def beats_by_rank(job: JobRecords, steps: Steps) -> dict[int, list[Heartbeat]]:
+def beats_by_rank(job: JobRecords, steps: Steps) -> dict[int, Heartbeats]:
     """Return the heartbeats whose windows lie within the judged steps of their rank; all that came after a step where none does."""
     columns = {writer: column for column, writer in enumerate(steps.writers)}
-    inside: dict[int, list[Heartbeat]] = defaultdict(list)
-    after: dict[int, list[Heartbeat]] = defaultdict(list)
-    begins, ends = steps.begins[0].tolist(), steps.ends[-1].tolist()
-    for beat in job.heartbeats:
-        column = columns.get(beat.writer)
-        if column is None or beat.step < 1:
+    begins, ends = steps.begins[0], steps.ends[-1]
+    found: dict[int, Heartbeats] = {}
+    for writer, beats in job.heartbeats.by_writer().items():
+        column = columns.get(writer)
+        if column is None or not (after := beats.column("step") >= 1).any():
             continue
-        rank, end = steps.ranks[column], beat.monotonic_ns / 1e9
-        after[rank].append(beat)
-        if end - beat.window_seconds >= begins[column] and end <= ends[column]:
-            inside[rank].append(beat)
-    return {rank: inside[rank] or beats for rank, beats in after.items()}
+        inside = after & (beats.ends - beats.windows >= begins[column]) & (beats.ends <= ends[column])
+        found[steps.ranks[column]] = beats.take(inside if inside.any() else after)
+    return found

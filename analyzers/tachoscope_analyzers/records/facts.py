@@ -7,6 +7,7 @@ import numpy as np
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.jobs import notes as job_notes
+from tachoscope_core.records.records import GRADIENT_STEPS, OTHER_THREADS
 
 _STEPS_KEPT = 20
 """First and last steps of a process that tell which phases it knows: of a validation at its end alone they would not."""
@@ -19,7 +20,15 @@ def facts(job: JobRecords) -> job_notes.Facts:
     times, numbers = (steps.last_of_each_writer(name) for name in ("time", "step"))
     for writer, phases in steps.phases_of_each_writer().items():
         found.add_steps(writer, last=times[writer], newest=int(numbers[writer]), phases=phases)
-    for row in (*job.heartbeats, *job.ends):
+    for writer, beats in job.heartbeats.by_writer().items():
+        found.add_beats(
+            writer,
+            last=beats.last_time(),
+            newest=int(beats.column("step").max()),
+            threads=int(beats.most(OTHER_THREADS)),
+            gradient_steps=int(beats.most(GRADIENT_STEPS)),
+        )
+    for row in job.ends:
         found.add_record(row)
     return found
 

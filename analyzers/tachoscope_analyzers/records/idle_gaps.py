@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_core.records.records import Heartbeat
 from tachoscope_core.report.report import QualityNote
 
 Matrix = npt.NDArray[np.float64]
@@ -74,25 +74,21 @@ def without_gaps(frame: pd.DataFrame, job: JobRecords, writers: Sequence[str]) -
     return kept, taken, [IdleGap(int(numbers[row]), float(taken[row].max()), where) for row, where in gaps.items()]
 
 
-def _overlapping(beats: Sequence[Heartbeat], begin: float, end: float) -> list[Heartbeat]:
-    return [beat for beat in beats if beat.monotonic_ns / 1e9 > begin and beat.monotonic_ns / 1e9 - beat.window_seconds < end]
+def _overlapping(beats: Heartbeats, begin: float, end: float) -> Heartbeats:
+    return beats.take((beats.ends > begin) & (beats.ends - beats.windows < end))
 
 
-def _idle(beats: Sequence[Heartbeat]) -> bool:
+def _idle(beats: Heartbeats) -> bool:
     """Return whether the thread was seen idle, in most of the samples between the steps."""
-    seen: Counter[str] = Counter()
-    for beat in beats:
-        for phase in PHASES:
-            seen.update(beat.wait_samples.get(phase, {}))
+    seen = beats.samples("wait_samples", *PHASES)
     idle = sum(seen[kind] for kind in _IDLE)
     return idle >= threshold("minimum_samples") and idle >= threshold("culprit_coverage") * seen.total()
 
 
-def _seen(beats: Sequence[Sequence[Heartbeat]]) -> str:
+def _seen(beats: Sequence[Heartbeats]) -> str:
     lines: Counter[str] = Counter()
-    for beat in (one for of_rank in beats for one in of_rank):
-        for phase in PHASES:
-            lines.update(beat.where.get(phase, {}))
+    for of_rank in beats:
+        lines.update(of_rank.samples("where", *PHASES))
     return lines.most_common(1)[0][0] if lines else ""
 
 
@@ -104,18 +100,15 @@ def without_gap_heartbeats(job: JobRecords, writers: Sequence[str], begins: Matr
     """
     if not gaps.any():
         return job
-    columns = {writer: column for column, writer in enumerate(writers)}
-
-    def of_steps(beat: Heartbeat) -> bool:
-        column = columns.get(beat.writer)
-        if column is None:
-            return True
-        end = beat.monotonic_ns / 1e9
-        start, stop = begins[:, column], begins[:, column] + gaps[:, column]
-        shared = np.minimum(stop, end) - np.maximum(start, end - beat.window_seconds)
-        return float(np.maximum(shared, 0.0).sum()) <= beat.window_seconds / 2
-
-    return replace(job, heartbeats=[beat for beat in job.heartbeats if of_steps(beat)])
+    beats, rows = job.heartbeats, np.flatnonzero(gaps.any(axis=1))
+    of_steps = np.ones(len(beats), dtype=bool)
+    for column, writer in enumerate(writers):
+        own = np.flatnonzero(beats.is_of([writer]))
+        ends, windows = beats.ends[own, None], beats.windows[own, None]
+        start = begins[rows, column]
+        shared = np.minimum(start + gaps[rows, column], ends) - np.maximum(start, ends - windows)
+        of_steps[own] = np.maximum(shared, 0.0).sum(axis=1) <= windows[:, 0] / 2
+    return replace(job, heartbeats=beats.take(of_steps))
 
 
 def notes(gaps: Sequence[IdleGap]) -> list[QualityNote]:

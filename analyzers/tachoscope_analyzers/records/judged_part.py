@@ -104,9 +104,11 @@ def _bytes_a_record(store: Store, segments: Sequence[StoredSegment]) -> float:
 
 def _ends_of_writers(job: JobRecords) -> tuple[dict[str, float], dict[str, float]]:
     """Return when each writer began and when it wrote last, Unix seconds."""
-    first: dict[str, float] = {}
+    first = {writer: float(own.column("time").min()) for writer, own in job.heartbeats.by_writer().items()}
     last = job.steps.last_of_each_writer("time")
-    for row in (*job.starts, *job.services, *job.heartbeats, *job.requests, *job.engine_windows, *job.ends):
+    for writer, time in job.heartbeats.last_of_each_writer("time").items():
+        last[writer] = max(time, last.get(writer, time))
+    for row in (*job.starts, *job.services, *job.requests, *job.engine_windows, *job.ends):
         first[row.writer] = min(row.time, first.get(row.writer, row.time))
         last[row.writer] = max(row.time, last.get(row.writer, row.time))
     return first, last

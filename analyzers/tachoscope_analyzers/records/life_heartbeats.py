@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import msgspec
 import numpy as np
 
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.stats.distribution import Distribution
 from tachoscope_core.records.records import GRADIENT_STEPS, OTHER_THREADS, Heartbeat
 
@@ -47,25 +48,26 @@ class _Sums:
         self._some_lengths: list[float] = []
         self._longest = 0.0
 
-    def add(self, beat: Heartbeat) -> None:
-        self.count += 1
-        if self._last is None or beat.monotonic_ns >= self._last.monotonic_ns:
-            self._last = beat
-        self._time = max(self._time, beat.time)
-        self._step, self._dropped = max(self._step, beat.step), max(self._dropped, beat.dropped_total)
-        if beat.window_seconds > 0:
-            self._some_lengths.append(beat.window_seconds)
-            if len(self._some_lengths) >= _MOST_LENGTHS:
-                self._take_lengths()
-        signals = self._signals
-        for name, value in beat.signals.items():
-            before = signals.get(name, 0.0)
-            signals[name] = max(before, value) if name in _SINCE_THE_BEGIN else before + value
-        for sums, samples in ((self._wait_samples, beat.wait_samples), (self._activity, beat.activity)):
-            for phase, counts in samples.items():
-                own = sums.setdefault(phase, {})
-                for key, count in counts.items():
-                    own[key] = own.get(key, 0) + count
+    def add(self, beats: Heartbeats) -> None:
+        """Take heartbeats of the process, at least one."""
+        self.count += len(beats)
+        latest = beats[len(beats) - 1 - int(beats.column("monotonic_ns")[::-1].argmax())]
+        if self._last is None or latest.monotonic_ns >= self._last.monotonic_ns:
+            self._last = latest
+        self._time = max(self._time, beats.last_time())
+        self._step = max(self._step, int(beats.column("step").max()))
+        self._dropped = max(self._dropped, int(beats.column("dropped_total").max()))
+        self._some_lengths += beats.windows[beats.windows > 0].tolist()
+        while len(self._some_lengths) >= _MOST_LENGTHS:
+            self._take_lengths()
+        highest = {name: max(self._signals.get(name, 0.0), beats.most(name)) for name in _SINCE_THE_BEGIN if beats.has(name).any()}
+        self._signals |= beats.totals(self._signals) | highest
+        for seen, times in beats.different():
+            for sums, samples in ((self._wait_samples, seen.wait_samples), (self._activity, seen.activity)):
+                for phase, counts in samples.items():
+                    own = sums.setdefault(phase, {})
+                    for key, count in counts.items():
+                        own[key] = own.get(key, 0) + times * count
 
     def together(self) -> Heartbeat:
         assert self._last is not None
@@ -90,25 +92,26 @@ class _Sums:
         return max(self._longest, *self._some_lengths, 0.0)
 
     def _take_lengths(self) -> None:
-        self._longest = max(self._longest, *self._some_lengths, 0.0)
-        self._lengths.add(self._some_lengths)
-        self._some_lengths = []
+        taken, self._some_lengths = self._some_lengths[:_MOST_LENGTHS], self._some_lengths[_MOST_LENGTHS:]
+        self._longest = max(self._longest, *taken, 0.0)
+        self._lengths.add(taken)
 
 
 class LifeHeartbeats:
     """Takes each heartbeat of a job once, by `add`, and keeps what they say together.
 
     Args:
-        read: yields the heartbeats of a job again, those of some windows at least.
+        read: yields the heartbeats of a job again, some at a time, those of some windows at least.
     """
 
-    def __init__(self, read: Callable[[Windows], Iterable[Heartbeat]]) -> None:
+    def __init__(self, read: Callable[[Windows], Iterable[Heartbeats]]) -> None:
         self._read = read
         self._sums: dict[str, _Sums] = defaultdict(_Sums)
 
-    def add(self, beat: Heartbeat) -> None:
-        """Take a heartbeat."""
-        self._sums[beat.writer].add(beat)
+    def add(self, beats: Heartbeats) -> None:
+        """Take heartbeats."""
+        for writer, own in beats.by_writer().items():
+            self._sums[writer].add(own)
 
     @property
     def count(self) -> int:
@@ -138,11 +141,10 @@ class LifeHeartbeats:
         found: dict[str, dict[int, SeenBeat]] = {writer: {} for writer in wider}
         known: dict[bytes, Mapping[str, Mapping[str, int]]] = {}  # all of a process that hangs say the same
         phases: dict[str, str] = {}
-        for beat in self._read(wider):
-            if beat.writer in wider and _is_within(beat.monotonic_ns, wider[beat.writer]):
-                where = known.setdefault(msgspec.json.encode(beat.where), beat.where)
-                seen = SeenBeat(beat.monotonic_ns, phases.setdefault(beat.phase, beat.phase), beat.window_seconds, where)
-                found[beat.writer][beat.seq] = seen
+        for beat in chain.from_iterable(_within(beats, wider) for beats in self._read(wider)):
+            where = known.setdefault(msgspec.json.encode(beat.where), beat.where)
+            seen = SeenBeat(beat.monotonic_ns, phases.setdefault(beat.phase, beat.phase), beat.window_seconds, where)
+            found[beat.writer][beat.seq] = seen
         return {
             writer: sorted((own[seq] for seq in sorted(own)), key=lambda one: one.monotonic_ns) for writer, own in found.items()
         }
@@ -158,9 +160,16 @@ def _disjoint(windows: Iterable[tuple[float, float]]) -> list[tuple[float, float
     return found
 
 
-def _is_within(time: float, windows: Sequence[tuple[float, float]]) -> bool:
-    place = bisect_left(windows, (time, float("inf")))
-    return place > 0 and time <= windows[place - 1][1]
+def _within(beats: Heartbeats, windows: Windows) -> Heartbeats:
+    """Return the heartbeats of the given processes in their windows, which are disjoint and in order."""
+    kept = np.zeros(len(beats), dtype=bool)
+    for writer, own in windows.items():
+        rows = np.flatnonzero(beats.is_of([writer]))
+        begins, ends = np.array(own).reshape(-1, 2).T
+        times = beats.column("monotonic_ns")[rows]
+        place = np.searchsorted(begins, times, side="right") - 1
+        kept[rows] = (place >= 0) & (times <= ends[place])
+    return beats.take(kept)
 
 
 _SPAN = np.dtype([("place", np.int32), ("writer", np.int32), ("first_ns", np.int64), ("last_ns", np.int64)])
@@ -173,13 +182,11 @@ class HeartbeatIndex:
         self._writers: dict[str, int] = {}
         self._collected = bytearray()
 
-    def add(self, place: int, beats: Iterable[Heartbeat]) -> None:
+    def add(self, place: int, beats: Heartbeats) -> None:
         """Add what a piece holds."""
-        spans: dict[str, tuple[int, int]] = {}
-        for beat in beats:
-            first, last = spans.get(beat.writer, (beat.monotonic_ns, beat.monotonic_ns))
-            spans[beat.writer] = min(first, beat.monotonic_ns), max(last, beat.monotonic_ns)
-        rows = [(place, self._writers.setdefault(writer, len(self._writers)), *span) for writer, span in spans.items()]
+        times = {writer: own.column("monotonic_ns") for writer, own in beats.by_writer().items()}
+        codes = {writer: self._writers.setdefault(writer, len(self._writers)) for writer in times}
+        rows = [(place, codes[writer], own.min(), own.max()) for writer, own in times.items()]
         self._collected += np.array(rows, _SPAN).tobytes()
 
     def places(self, windows: Windows) -> list[int]:

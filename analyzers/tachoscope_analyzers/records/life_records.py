@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Literal, TypeVar
 
 import msgspec
+import numpy as np
 
 from tachoscope_analyzers.records import gpu_samples
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.compacted_part import CompactedPart
 from tachoscope_analyzers.records.life_heartbeats import HeartbeatIndex, LifeHeartbeats
 from tachoscope_analyzers.records.life_steps import LifeSteps, StepsInMemory, StoredSteps
@@ -57,12 +59,8 @@ class LifeRecords:
 
 def of_job(job: JobRecords) -> LifeRecords:
     """Return the records of a job that was read whole."""
-    by_writer: dict[str, list[records.Heartbeat]] = defaultdict(list)
-    for beat in job.heartbeats:
-        by_writer[beat.writer].append(beat)
-    heartbeats = LifeHeartbeats(lambda windows: (beat for writer in windows for beat in by_writer.get(writer, ())))
-    for beat in job.heartbeats:
-        heartbeats.add(beat)
+    heartbeats = LifeHeartbeats(lambda _: [job.heartbeats])
+    heartbeats.add(job.heartbeats)
     return LifeRecords(job, StepsInMemory(job.steps), heartbeats)
 
 
@@ -102,10 +100,10 @@ def of_store(store: Store, job: str, *, progress: Progress | None = None, skip_g
 
 _Row = TypeVar("_Row", bound=records.Record)
 _Result = TypeVar("_Result")
-_Content = TypeVar("_Content", bytes, StepTable, list[records.Heartbeat])
+_Content = TypeVar("_Content", bytes, StepTable, Heartbeats)
 
-_MEASURED_KINDS = (records.Heartbeat, records.CollectiveDone, records.RequestDone, records.EngineWindow)
-"""Beside steps the records that do not describe their writer, and of which there are many."""
+_MEASURED_KINDS = (records.CollectiveDone, records.RequestDone, records.EngineWindow)
+"""Beside steps and heartbeats the records that do not describe their writer, and of which there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +146,14 @@ class _Pieces:
                 own = list(group)
                 yield from zip(own, part.step_groups([self._pieces[place].group for place in own]), strict=True)
 
-    def heartbeats(self, places: Iterable[int]) -> Iterator[records.Heartbeat]:
-        """Yield the heartbeats of the pieces with these numbers, read once more."""
+    def heartbeats(self, places: Iterable[int]) -> Iterator[Heartbeats]:
+        """Yield the heartbeats of the pieces with these numbers, read once more, some at a time."""
         for part, group in groupby(sorted(places), key=lambda place: self._part_of(place, "heartbeats")):
             if part is None:
                 for place in group:
-                    yield from chain.from_iterable(self._again(place, records.Heartbeat))
+                    yield from map(Heartbeats.of, self._again(place, records.Heartbeat))
             else:
-                yield from chain.from_iterable(part.heartbeat_groups([self._pieces[place].group for place in group]))
+                yield from part.heartbeat_groups([self._pieces[place].group for place in group])
 
     def _part_of(self, place: int, holds: str) -> CompactedPart | None:
         piece = self._pieces[place]
@@ -175,8 +173,8 @@ class _SeenSeqs:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int], int] = {}
 
-    def is_new(self, row: records.Record) -> bool:
-        key, bit = (row.writer, row.seq >> 10), 1 << (row.seq & 1023)
+    def is_new(self, writer: str, seq: int) -> bool:
+        key, bit = (writer, seq >> 10), 1 << (seq & 1023)
         seen = self._seen.get(key, 0)
         self._seen[key] = seen | bit
         return not seen & bit
@@ -226,7 +224,7 @@ class _Reading:
         duplicates = self._duplicates + self._steps.duplicates
         path = f"{redact(self._store.url)}: jobs/{self._job}"
         source = source_of(path, self._counts, duplicates=duplicates, implausible=self._steps.implausible)
-        found = assembled(self._job, source, [*others, *self._last_measured.values(), *beats.values()], edges)
+        found = assembled(self._job, source, [*others, *self._last_measured.values()], Heartbeats.of(beats.values()), edges)
         count = len(others) + self._measured + sum(self._steps.counts.values())
         hosts = hosts | {writer.writer: writer.host for one in sets for writer in one.holds.writers}
         job = replace(
@@ -247,8 +245,8 @@ class _Reading:
         for group, content in enumerate(self._readable(part.lines_of_measurements())):
             yield self._add_lines(_Piece(part=part, group=group), content)
         for group, beats in enumerate(self._readable(part.heartbeats())):
-            place = self._pieces.add(_Piece(part=part, group=group, holds="heartbeats"))
-            self._add_others([row for row in beats if row.job == self._job], place)
+            if beats.job == self._job:
+                self._add_beats(beats, self._pieces.add(_Piece(part=part, group=group, holds="heartbeats")))
             yield len(beats)
         for group, steps in enumerate(self._readable(part.steps())):
             if steps.job == self._job:
@@ -272,29 +270,32 @@ class _Reading:
         for batch in decoded([content], self._counts):
             own = [row for row in batch if row.job == self._job]
             builder.add([row for row in own if isinstance(row, records.StepDone)])
-            self._add_others([row for row in own if not isinstance(row, records.StepDone)], place)
+            self._add_beats(Heartbeats.of(row for row in own if isinstance(row, records.Heartbeat)), place)
+            self._add_others([row for row in own if not isinstance(row, records.StepDone | records.Heartbeat)])
             count += len(own)
         self._steps.add(place, builder.table())
         return count
 
-    def _add_others(self, rows: Sequence[records.AnyRecord], place: int) -> None:
-        beats = []
+    def _add_beats(self, beats: Heartbeats, place: int) -> None:
+        numbers = zip(beats.writers(), beats.column("seq").tolist(), strict=True)
+        new = beats.take(np.array([self._seen.is_new(writer, seq) for writer, seq in numbers], dtype=bool))
+        self._measured += len(new)
+        self._duplicates += len(beats) - len(new)
+        self._heartbeats.add(new)
+        self._beats_of.add(place, new)
+
+    def _add_others(self, rows: Sequence[records.AnyRecord]) -> None:
         for row in rows:
             if not isinstance(row, _MEASURED_KINDS):
                 self._duplicates += (row.writer, row.seq) in self._others
                 self._others[row.writer, row.seq] = row
-            elif not self._seen.is_new(row):
+            elif not self._seen.is_new(row.writer, row.seq):
                 self._duplicates += 1
-            elif isinstance(row, records.Heartbeat):
-                self._measured += 1
-                self._heartbeats.add(row)
-                beats.append(row)
             else:
                 self._measured += 1
                 last = self._last_measured.setdefault((type(row), row.writer), row)
                 if row.time > last.time:
                     self._last_measured[type(row), row.writer] = row
-        self._beats_of.add(place, beats)
 
 
 def _packed_bytes(one: CompactedSet) -> float:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tachoscope_analyzers.records import gpu_samples
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.compacted_part import CompactedPart
 from tachoscope_analyzers.records.plausible_steps import plausible_steps
 from tachoscope_analyzers.records.step_table import StepTable, StepTableBuilder
@@ -36,7 +37,7 @@ _Piece = TypeVar("_Piece")
 class JobRecords:
     """All records of one job, each once, in the order of (writer, seq); `source` counts what could not be read.
 
-    Steps are columns, because a job has millions of them.
+    Steps and heartbeats are columns, because a job has millions of them.
 
     `released`: when a person last took a data shard off the quarantine list, in Unix seconds by shard; only a store knows that.
     `gpus`: what the store holds of the GPUs that it ran on. `partial`: only the first and last records were read.
@@ -50,7 +51,7 @@ class JobRecords:
     source: Source
     starts: list[records.JobStarted] = field(default_factory=list)
     steps: StepTable = field(default_factory=StepTable)
-    heartbeats: list[records.Heartbeat] = field(default_factory=list)
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
     collectives: list[records.CollectiveDone] = field(default_factory=list)
     checkpoints: list[records.CheckpointSaved] = field(default_factory=list)
     manifests: list[records.CheckpointManifest] = field(default_factory=list)
@@ -80,13 +81,10 @@ class JobRecords:
     shared: list[SharedRank] = field(default_factory=list)
     counted: list[NodeCounters] = field(default_factory=list)
 
-    def beats_of(self, writers: Sequence[str]) -> list[list[records.Heartbeat]]:
+    def beats_of(self, writers: Sequence[str]) -> list[Heartbeats]:
         """Return the heartbeats of each of some processes, in their order."""
-        found: dict[str, list[records.Heartbeat]] = {writer: [] for writer in writers}
-        for beat in self.heartbeats:
-            if beat.writer in found:
-                found[beat.writer].append(beat)
-        return [found[writer] for writer in writers]
+        found = self.heartbeats.by_writer()
+        return [found.get(writer, Heartbeats()) for writer in writers]
 
 
 MOST_LISTINGS = 5
@@ -199,7 +197,9 @@ def of_segments(store: Store, job: str, segments: RecentSegments, *, since: floa
     found = _of_objects(store, segments.recent, job, segments.firsts, parts)
     lists: dict[str, Any] = {name: getattr(found, name) for name in _LISTS.values() if name not in ("starts", "services")}
     recent: dict[str, Any] = {name: [row for row in rows if row.time >= since] for name, rows in lists.items()}
-    found = replace(found, **recent, steps=found.steps.take(found.steps.column("time") >= since))
+    steps = found.steps.take(found.steps.column("time") >= since)
+    beats = found.heartbeats.take(found.heartbeats.column("time") >= since)
+    found = replace(found, **recent, steps=steps, heartbeats=beats)
     hosts = {segment.writer: segment.host for segment in segments.recent}
     return replace(found, gpus=gpu_samples.of_job(store, found.starts, found.steps, hosts))
 
@@ -282,24 +282,20 @@ def from_spool(paths: Iterable[Path], *, job: str | None = None) -> JobRecords:
 
 
 class _Read:
-    """Records of one job while they are read: steps as columns, other records once by (writer, seq)."""
+    """Records of one job while they are read: steps and heartbeats as columns, other records once by (writer, seq)."""
 
     def __init__(self) -> None:
         self.steps = StepTableBuilder()
+        self.beats: list[Heartbeats] = []
         self.others: dict[tuple[str, int], records.AnyRecord] = {}
         self.duplicates = 0
         self.last_time = 0.0
 
     def add(self, rows: Sequence[records.AnyRecord]) -> None:
-        steps: list[records.StepDone] = []
-        others: list[records.AnyRecord] = []
-        for row in rows:
-            if isinstance(row, records.StepDone):
-                steps.append(row)
-            else:
-                others.append(row)
+        steps, beats, others = _sorted_out(rows)
         self.last_time = max(self.last_time, max([row.time for row in rows]))
         self.steps.add(steps)
+        self.beats.append(Heartbeats.of(beats))
         before = len(self.others)
         self.others.update(((row.writer, row.seq), row) for row in others)
         self.duplicates += before + len(others) - len(self.others)
@@ -307,6 +303,27 @@ class _Read:
     def add_steps(self, steps: StepTable) -> None:
         self.last_time = max(self.last_time, steps.last_time())
         self.steps.add_table(steps)
+
+    def add_beats(self, beats: Heartbeats) -> None:
+        self.last_time = max(self.last_time, beats.last_time())
+        self.beats.append(beats)
+
+
+def _sorted_out(
+    rows: Iterable[records.AnyRecord],
+) -> tuple[list[records.StepDone], list[records.Heartbeat], list[records.AnyRecord]]:
+    """Return the steps and the heartbeats among records, and the others."""
+    steps: list[records.StepDone] = []
+    beats: list[records.Heartbeat] = []
+    others: list[records.AnyRecord] = []
+    for row in rows:
+        if isinstance(row, records.StepDone):
+            steps.append(row)
+        elif isinstance(row, records.Heartbeat):
+            beats.append(row)
+        else:
+            others.append(row)
+    return steps, beats, others
 
 
 def _add(by_job: dict[str, _Read], rows: Sequence[records.AnyRecord]) -> None:
@@ -320,14 +337,14 @@ def _of_job(
     path: str,
     job: str | None,
     tables: Iterable[StepTable] = (),
-    heartbeats: Iterable[list[records.Heartbeat]] = (),
+    heartbeats: Iterable[Heartbeats] = (),
 ) -> JobRecords:
     counts: Counter[str] = Counter()
     by_job: dict[str, _Read] = defaultdict(_Read)
     for batch in decoded(chunks, counts):
         _add(by_job, batch)
     for beats in heartbeats:
-        _add(by_job, beats)
+        by_job[beats.job].add_beats(beats)
     for table in tables:
         by_job[table.job].add_steps(table)
     if not by_job or (job is not None and job not in by_job):
@@ -345,9 +362,10 @@ def _of_job(
     rows = [row for _, row in sorted(read.others.items())]
     every, repeated = read.steps.table().in_order()
     steps = plausible_steps(every)
-    duplicates = repeated + sum(one.duplicates for one in (read, *by_job.values()))
+    beats, beats_repeated = Heartbeats.joined(read.beats).once()
+    duplicates = repeated + beats_repeated + sum(one.duplicates for one in (read, *by_job.values()))
     source = source_of(path, counts, duplicates=duplicates, implausible=len(every) - len(steps))
-    return assembled(chosen, source, rows, steps)
+    return assembled(chosen, source, rows, beats, steps)
 
 
 def source_of(path: str, counts: Counter[str], *, duplicates: int, implausible: int) -> Source:
@@ -367,32 +385,42 @@ def source_of(path: str, counts: Counter[str], *, duplicates: int, implausible: 
     )
 
 
-def assembled(job: str, source: Source, rows: list[records.AnyRecord], steps: StepTable) -> JobRecords:
-    """Return records, each once, as a job in which no two processes are the same rank at once; counts them in `source`."""
-    shared = shared_ranks(claims([*rows, *steps.last_of_writers()]))
+def assembled(job: str, source: Source, rows: list[records.AnyRecord], beats: Heartbeats, steps: StepTable) -> JobRecords:
+    """Return records, each once, as a job in which no two processes are the same rank at once; counts them in `source`.
+
+    Args:
+        rows: all but heartbeats and steps.
+    """
+    shared = shared_ranks(claims([*rows, *beats.last_of_writers(), *steps.last_of_writers()]))
     if shared:
-        rows, steps = _each_its_rank(rows, shared), _steps_of_own_rank(steps, shared)
-    dropped: dict[str, int] = {}
+        rows, beats, steps = _each_its_rank(rows, shared), _of_own_rank(beats, shared), _of_own_rank(steps, shared)
+    dropped = beats.last_of_each_writer("dropped_total")
     for row in rows:
-        if isinstance(row, records.Heartbeat | records.JobEnded | records.ServiceEnded):
+        if isinstance(row, records.JobEnded | records.ServiceEnded):
             dropped[row.writer] = max(row.dropped_total, dropped.get(row.writer, 0))
-    source = msgspec.structs.replace(source, records=len(rows) + len(steps), dropped=sum(dropped.values()))
-    return JobRecords(job, source, **_by_kind(rows), steps=steps, shared=shared)
+    count = len(rows) + len(beats) + len(steps)
+    source = msgspec.structs.replace(source, records=count, dropped=int(sum(dropped.values())))
+    return JobRecords(job, source, **_by_kind(rows), heartbeats=beats, steps=steps, shared=shared)
 
 
-def of_rows(job: str, rows: Iterable[records.AnyRecord], steps: StepTable) -> JobRecords:
-    """Return records that were read already as a job: steps, and all others."""
-    others = [row for _, row in sorted({(row.writer, row.seq): row for row in rows}.items())]
+def of_rows(job: str, rows: Iterable[records.AnyRecord], beats: Heartbeats, steps: StepTable) -> JobRecords:
+    """Return records that were read already as a job: heartbeats, of which `rows` may hold more, steps, and all others."""
+    _, more, others = _sorted_out(row for _, row in sorted({(row.writer, row.seq): row for row in rows}.items()))
+    beats, _ = Heartbeats.joined([beats, Heartbeats.of(more)]).once()
     steps = plausible_steps(steps.in_order()[0])
-    return JobRecords(job, Source(path="", records=len(others) + len(steps)), **_by_kind(others), steps=steps)
+    source = Source(path="", records=len(others) + len(beats) + len(steps))
+    return JobRecords(job, source, **_by_kind(others), heartbeats=beats, steps=steps)
 
 
-def _steps_of_own_rank(steps: StepTable, shared: Iterable[SharedRank]) -> StepTable:
-    ranks = steps.column("rank").copy()
+_Table = TypeVar("_Table", StepTable, Heartbeats)
+
+
+def _of_own_rank(table: _Table, shared: Iterable[SharedRank]) -> _Table:
+    ranks = table.column("rank").copy()
     for one in shared:
         for writer, rank in one.writers.items():
-            ranks[steps.is_of([writer])] = rank
-    return steps.with_column("rank", ranks)
+            ranks[table.is_of([writer])] = rank
+    return table.with_column("rank", ranks)
 
 
 def _each_its_rank(rows: list[records.AnyRecord], shared: Iterable[SharedRank]) -> list[records.AnyRecord]:
@@ -410,7 +438,6 @@ def _each_its_rank(rows: list[records.AnyRecord], shared: Iterable[SharedRank]) 
 
 _LISTS: dict[type[records.Record], str] = {
     records.JobStarted: "starts",
-    records.Heartbeat: "heartbeats",
     records.CollectiveDone: "collectives",
     records.CheckpointSaved: "checkpoints",
     records.CheckpointManifest: "manifests",
@@ -432,7 +459,7 @@ _LISTS: dict[type[records.Record], str] = {
     records.TraceCaptured: "traces",
     records.JobEnded: "ends",
 }
-"""The kinds that analyzers read beside steps, with the list of `JobRecords` that each goes to."""
+"""The kinds that analyzers read beside steps and heartbeats, with the list of `JobRecords` that each goes to."""
 
 
 def _by_kind(rows: list[records.AnyRecord]) -> dict[str, Any]:
@@ -518,14 +545,15 @@ def status(job: JobRecords, *, now: float) -> str:
     started |= {max(job.services, key=lambda row: row.time).writer} if job.services else set()
     if started and started <= {row.writer for row in (*ends, *job.service_ends)}:
         return "completed"
-    others = (job.starts, job.heartbeats, job.requests, job.engine_windows)
-    last = max((row.time for rows in others for row in rows), default=0.0)
-    return "running" if now - max(last, job.steps.last_time()) < RUNNING_SECONDS else "unknown"
+    others = (job.starts, job.requests, job.engine_windows)
+    last = max([job.steps.last_time(), job.heartbeats.last_time(), *(row.time for rows in others for row in rows)])
+    return "running" if now - last < RUNNING_SECONDS else "unknown"
 
 
 def _earlier_goes_on(job: JobRecords, attempt: int, *, since: float, now: float) -> bool:
     """Return whether a process of an attempt before this one lately wrote something after `since`, when this one had ended."""
     gone = {row.writer for row in job.ends} | {row.failed_writer for row in job.failures}
     after = max(since + CLOCKS_AGREE_SECONDS, now - RUNNING_SECONDS)
-    late = job.steps.take((job.steps.column("time") > after) & (job.steps.column("attempt") < attempt))
-    return any(row.time > after and row.attempt < attempt and row.writer not in gone for row in (*late, *job.heartbeats))
+    tables = (job.steps, job.heartbeats)
+    late = (table.take((table.column("time") > after) & (table.column("attempt") < attempt)) for table in tables)
+    return any(row.writer not in gone for rows in late for row in rows)

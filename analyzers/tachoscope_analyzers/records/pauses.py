@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.activity import RUNNING, input_share_of_standing_still, still_seconds
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.stats import spikes
 from tachoscope_core.jobs.pause_rule import PAUSING_KINDS, outside_samples, paused_ratio
-from tachoscope_core.records.records import Heartbeat, JobStarted
+from tachoscope_core.records.records import JobStarted
 
 Matrix = npt.NDArray[np.float64]
 
@@ -29,7 +30,7 @@ _SOCKET, _LOCK = "socket", "lock"
 
 def split(
     starts: Sequence[JobStarted | None],
-    beats: Sequence[Sequence[Heartbeat]],
+    beats: Sequence[Heartbeats],
     column: Callable[[str], Matrix],
     own: dict[str, Matrix],
     waiting: Matrix,
@@ -69,19 +70,23 @@ def split(
             blocked = np.minimum(still * _blocked_share(samples), own["compute"][:, rank])
             own["compute"][:, rank] -= blocked
             waiting[:, rank] += blocked
-    outside_of_phases([of_rank if start and start.cpu_threads else () for start, of_rank in zip(starts, beats, strict=True)], own)
+    known = [start is not None and start.cpu_threads > 0 for start in starts]
+    outside_of_phases([of_rank if told else Heartbeats() for told, of_rank in zip(known, beats, strict=True)], own)
     return whole
 
 
-def outside_of_phases(beats: Sequence[Sequence[Heartbeat]], own: dict[str, Matrix]) -> None:
+def outside_of_phases(beats: Sequence[Heartbeats], own: dict[str, Matrix]) -> None:
     """Move what the thread of each rank was seen to pause outside of all phases from `own["other"]` to `own["paused"]`.
 
     Args:
         beats: of the process of each column.
     """
     for rank, of_rank in enumerate(beats):
-        samples = [outside_samples(beat.activity) for beat in of_rank]
-        paused = paused_ratio(sum(pausing for pausing, _ in samples), sum(everything for _, everything in samples))
+        pausing = everything = 0
+        for seen, times in of_rank.different():
+            of_these = outside_samples(seen.activity)
+            pausing, everything = pausing + times * of_these[0], everything + times * of_these[1]
+        paused = paused_ratio(pausing, everything)
         outside = own["other"][:, rank] * paused
         own["other"][:, rank] -= outside
         own["paused"][:, rank] += outside
@@ -96,19 +101,14 @@ def _blocked_share(seen: Counter[str]) -> float:
     return blocked / seen.total() if blocked >= threshold("minimum_samples") else 0.0
 
 
-def _still_samples(beats: Sequence[Heartbeat]) -> Counter[str]:
+def _still_samples(beats: Heartbeats) -> Counter[str]:
     """Return what the thread was seen doing within computing while it did not run, in samples by kind."""
-    seen: Counter[str] = Counter()
-    for beat in beats:
-        for phase in _COMPUTING:
-            if samples := beat.wait_samples.get(phase):
-                for kind, count in samples.items():
-                    seen[kind] += count
+    seen = beats.samples("wait_samples", *_COMPUTING)
     return Counter({kind: count for kind, count in seen.items() if kind not in RUNNING})
 
 
 def _by_lock(
-    beats: Sequence[Heartbeat], column: Callable[[str], Matrix], rank: int, still: Matrix, own: dict[str, Matrix], waiting: Matrix
+    beats: Heartbeats, column: Callable[[str], Matrix], rank: int, still: Matrix, own: dict[str, Matrix], waiting: Matrix
 ) -> list[tuple[Matrix, Matrix]]:
     """Return what pauses of some steps are to be taken from where the interpreter's lock was held for them."""
     if late_looks(beats) < threshold("minimum_samples"):
@@ -132,25 +132,25 @@ def in_spikes(seconds: Matrix) -> Matrix:
     return np.where(high, beyond, 0.0) if high.mean() <= threshold("steady_steps") else np.zeros_like(seconds)
 
 
-def interpreter_held(beats: Sequence[Heartbeat], still_seconds: float, wall_seconds: float) -> bool:
+def interpreter_held(beats: Heartbeats, still_seconds: float, wall_seconds: float) -> bool:
     """Return whether another thread held the interpreter's lock for at least half of the time of standing still.
 
     The sampler looks at moments that know nothing of the pauses, so the ratio of the looks that came late is that of the time in
     which the lock was held. But a pause that is longer than it waits between two looks makes only one of them late: then it is how
     late it came, and half a wait before. The lock is held as well while the training thread collects garbage; but then it runs.
     """
-    ticks = sum(beat.signals.get("ticks", 0.0) for beat in beats)
+    ticks = beats.total("ticks")
     late = late_looks(beats)
     if late < threshold("minimum_samples") or still_seconds <= 0:
         return False
     between = wall_seconds / ticks
-    late_seconds = sum(beat.signals.get("late_seconds", 0.0) for beat in beats)
+    late_seconds = beats.total("late_seconds")
     return max(late * between, late_seconds + late * between / 2) >= 0.5 * still_seconds
 
 
-def late_looks(beats: Sequence[Heartbeat]) -> float:
+def late_looks(beats: Heartbeats) -> float:
     """Return how many samples came late: without late samples no thread can have held the lock for long."""
-    return sum(beat.signals.get("late_ticks", 0.0) for beat in beats)
+    return beats.total("late_ticks")
 
 
 def pausing_share(seen: Counter[str], *, alone: bool, one_thread: bool) -> float:

@@ -21,6 +21,7 @@ from tachoscope_core.records.records import PHASES, StepDone
 DEVICE_SEGMENTS = ("gap", "host_to_device", "forward", "no_grad", "backward", "optimizer")
 
 Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
 
 _Types = dict[str, type[np.generic]]
 
@@ -163,7 +164,7 @@ class StepTable(Sequence[StepDone]):
             return {self.writers[code]: self.take(codes == code) for code in dict.fromkeys(codes.tolist())}
         return {self.writers[codes[begin]]: self[begin:end] for begin, end in zip(begins, [*begins[1:], len(codes)], strict=True)}
 
-    def is_of(self, writers: Iterable[str]) -> npt.NDArray[np.bool_]:
+    def is_of(self, writers: Iterable[str]) -> Mask:
         """Return which steps some writers wrote, as a mask."""
         wanted = set(writers)
         return np.isin(self.column("writer"), [code for code, name in enumerate(self.writers) if name in wanted])
@@ -187,17 +188,8 @@ class StepTable(Sequence[StepDone]):
 
     def in_order(self) -> tuple[StepTable, int]:
         """Return the steps without duplicates, ordered by (writer, seq), and the number of duplicates."""
-        writers, seqs = self.writer_ranks(), self.column("seq")
-        again = (np.diff(writers) == 0) & (np.diff(seqs) == 0)
-        if not ((np.diff(writers) > 0) | ((np.diff(writers) == 0) & (np.diff(seqs) >= 0))).all():
-            order = np.lexsort((seqs, writers))  # stable: of two of a number the one stays that was read last
-            again = (np.diff(writers[order]) == 0) & (np.diff(seqs[order]) == 0)
-            kept = order[np.append(~again, True)]
-        elif again.any():
-            kept = np.flatnonzero(np.append(~again, True))
-        else:
-            return self, 0
-        return self.take(kept), int(again.sum())
+        places, repeated = places_once(self.writer_ranks(), self.column("seq"))
+        return self if places is None else self.take(places), repeated
 
     def last_attempt(self) -> int:
         """Return the highest attempt that has steps; 0: there are none."""
@@ -227,6 +219,22 @@ class StepTable(Sequence[StepDone]):
     def last_time(self) -> float:
         """Return the Unix time at which the last step ended; 0: there is none."""
         return float(self.column("time").max(initial=0.0))
+
+
+def places_once(writers: Array, seqs: Array) -> tuple[Array | None, int]:
+    """Return the places of records by (writer, seq), of duplicates the one that was read last, and the number of the others.
+
+    Without places, the records are in that order as they are, each once.
+
+    Args:
+        writers: position of the writer of each record among all writers sorted by name. seqs: its number.
+    """
+    again = (np.diff(writers) == 0) & (np.diff(seqs) == 0)
+    if not ((np.diff(writers) > 0) | ((np.diff(writers) == 0) & (np.diff(seqs) >= 0))).all():
+        order = np.lexsort((seqs, writers))  # stable: of two of a number the one stays that was read last
+        again = (np.diff(writers[order]) == 0) & (np.diff(seqs[order]) == 0)
+        return order[np.append(~again, True)], int(again.sum())
+    return (np.flatnonzero(np.append(~again, True)) if again.any() else None), int(again.sum())
 
 
 def _known_phases(seconds: dict[str, float]) -> dict[str, float]:

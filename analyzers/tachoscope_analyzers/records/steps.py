@@ -15,6 +15,7 @@ import pandas as pd
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records import activity, idle_gaps, pauses
 from tachoscope_analyzers.records import profiled_steps as profiled
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.facts import facts
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.step_table import DEVICE_SEGMENTS, Array, StepTable
@@ -22,7 +23,7 @@ from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.stats.linear_fit import fitted
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs import notes as job_notes
-from tachoscope_core.records.records import PHASES, Heartbeat, JobStarted
+from tachoscope_core.records.records import PHASES, JobStarted
 
 CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "paused", "gc", "launch", "checkpoint", "evaluation", "other")
 """What a rank spends its own time on. Waiting for others is not a cause: it is the outcome of another rank's causes."""
@@ -301,7 +302,7 @@ class StepSplit(NamedTuple):
 def split_steps(
     column: Column,
     starts: Sequence[JobStarted | None],
-    beats: Sequence[Sequence[Heartbeat]],
+    beats: Sequence[Heartbeats],
     *,
     device: str,
     together: bool,
@@ -315,9 +316,7 @@ def split_steps(
     return _split_of_cpu(column, starts, beats, together=together) if device == "cpu" else _split_of_device(column, beats)
 
 
-def _split_of_cpu(
-    column: Column, starts: Sequence[JobStarted | None], beats: Sequence[Sequence[Heartbeat]], *, together: bool
-) -> StepSplit:
+def _split_of_cpu(column: Column, starts: Sequence[JobStarted | None], beats: Sequence[Heartbeats], *, together: bool) -> StepSplit:
     """Split the seconds of training on CPU, by the thread's clocks."""
     own, waiting = cpu_causes(column, together=together)
     shared = functools.cache(column)  # what is only read, of one rank at a time: not a copy of all ranks for each
@@ -328,7 +327,7 @@ def _split_of_cpu(
     return StepSplit(own, waiting, np.zeros_like(waiting), own_input, data_cpu, column("backward_cpu_seconds"), still)
 
 
-def _split_of_device(column: Column, beats: Sequence[Sequence[Heartbeat]]) -> StepSplit:
+def _split_of_device(column: Column, beats: Sequence[Heartbeats]) -> StepSplit:
     """Split the seconds of training on a device, by the events that time it."""
     own, waiting, shared = device_causes(column, device_step_seconds(column))
     pauses.outside_of_phases(beats, own)
@@ -503,9 +502,4 @@ def checkpoints_take_what_surrounds_them(own: dict[str, Matrix], loading: Matrix
 def lines_seen(job: JobRecords, steps: Steps, phase: str, ranks: list[int] | None = None) -> Counter[str]:
     """Return the lines of user code seen in a phase, with the number of samples, over the given ranks (all by default)."""
     wanted = {writer for writer, rank in zip(steps.writers, steps.ranks, strict=True) if ranks is None or rank in ranks}
-    seen: Counter[str] = Counter()
-    for beat in job.heartbeats:
-        if beat.writer in wanted and (lines := beat.where.get(phase)):
-            for line, count in lines.items():  # of heartbeats there are very many, and `Counter.update` takes several times as long
-                seen[line] += count
-    return +seen
+    return +job.heartbeats.of_writers(wanted).samples("where", phase)

@@ -36,10 +36,11 @@ def within(job: JobRecords, start: float, end: float) -> JobRecords:
     steps = job.steps.take((middles >= start) & (middles <= end))
     if job.steps and not steps:
         raise no_step_within(job.job, start, end, first=float(job.steps.column("time").min()), last=job.steps.last_time())
+    beats = job.heartbeats.column("time") - job.heartbeats.windows / 2
     return replace(
         job,
         steps=steps,
-        heartbeats=[row for row in job.heartbeats if start <= row.time - row.window_seconds / 2 <= end],
+        heartbeats=job.heartbeats.take((beats >= start) & (beats <= end)),
         collectives=_collectives(job.collectives, start, end),
         checkpoints=rows_within(job.checkpoints),
         restores=rows_within(job.restores),

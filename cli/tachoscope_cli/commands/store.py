@@ -161,11 +161,11 @@ def _requests(job: load.JobRecords) -> tuple[int, bool]:
     count = sum(request.side == "server" for request in job.requests)
     if not job.partial:
         return count, False
-    last: dict[str, int] = {}
-    rows = [row for kind in (job.services, job.requests, job.engine_windows, job.heartbeats, job.service_ends) for row in kind]
+    last = job.heartbeats.last_of_each_writer("seq")
+    rows = [row for kind in (job.services, job.requests, job.engine_windows, job.service_ends) for row in kind]
     for row in rows:
         last[row.writer] = max(row.seq, last.get(row.writer, 0))
-    return round(count / len(rows) * sum(seq + 1 for seq in last.values())), True
+    return round(count / (len(rows) + len(job.heartbeats)) * sum(seq + 1 for seq in last.values())), True
 
 
 def _job_row(job: answers.ListedJob, now: float) -> list[str]:

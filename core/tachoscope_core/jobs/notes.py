@@ -42,6 +42,11 @@ class RankProcess:
         self.last, self.steps = max(self.last, last), max(self.steps, newest)
         self.phases |= phases
 
+    def add_beats(self, last: float, newest: int, threads: int, gradient_steps: int) -> None:
+        """Take heartbeats: when the last of them was sent in Unix seconds, and the highest that they say of the rest."""
+        self.last, self.steps = max(self.last, last), max(self.steps, newest)
+        self.threads, self.gradient_steps = max(self.threads, threads), max(self.gradient_steps, gradient_steps)
+
 
 class Facts:
     """Collects what the notes are made of from the records of a job, in any order but that of each writer."""
@@ -70,6 +75,11 @@ class Facts:
         if writer in self.processes:
             self.processes[writer].add_steps(last, newest, phases)
 
+    def add_beats(self, writer: str, *, last: float, newest: int, threads: int, gradient_steps: int) -> None:
+        """Take heartbeats of a process, after its start: see `RankProcess.add_beats`."""
+        if writer in self.processes:
+            self.processes[writer].add_beats(last, newest, threads, gradient_steps)
+
     def _of_launcher(self, row: records.Record) -> None:
         if isinstance(row, records.JobStarted):
             self.command = row.lineage.get("launch_command", self.command)
@@ -83,9 +93,10 @@ class Facts:
             case records.StepDone():
                 seen.add_steps(row.time, row.step, row.phase_seconds.keys() | row.device_seconds.keys())
             case records.Heartbeat():
-                seen.steps = max(seen.steps, row.step)
-                seen.threads = max(seen.threads, int(row.signals.get(records.OTHER_THREADS, 0)))
-                seen.gradient_steps = max(seen.gradient_steps, int(row.signals.get(records.GRADIENT_STEPS, 0)))
+                threads, gradient_steps = (
+                    int(row.signals.get(name, 0)) for name in (records.OTHER_THREADS, records.GRADIENT_STEPS)
+                )
+                seen.add_beats(row.time, row.step, threads, gradient_steps)
             case records.JobEnded():
                 seen.steps = max(seen.steps, row.steps)
                 seen.ended = row

@@ -59,9 +59,7 @@ def bus_bytes(job: JobRecords, steps: Steps) -> float | None:
     rows = [row for row in job.collectives if row.writer in steps.writers and row.peer < 0]
     last = last_steps(rows)
     moved = sum(row.bytes * bus_factor(row.collective, row.group_size or steps.world_size) / last[row.writer] for row in rows)
-    exchanged = [
-        max((beat.signals.get("gradient_bytes", 0.0) for beat in beats), default=0.0) for beats in job.beats_of(steps.writers)
-    ]
+    exchanged = [beats.most("gradient_bytes") for beats in job.beats_of(steps.writers)]
     moved += sum(exchanged) * bus_factor("all_reduce", steps.world_size)
     return moved / len(steps.writers) if moved else None
 

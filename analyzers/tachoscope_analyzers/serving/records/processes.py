@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable
@@ -84,7 +85,7 @@ def processes(job: JobRecords) -> list[ServerProcess]:
     requests: dict[str, list[records.RequestDone]] = defaultdict(list)
     for request in requests_of(job, "server"):
         requests[request.writer].append(request)
-    beats = {row.writer: row for row in job.heartbeats if IN_FLIGHT in row.signals}  # the last one of each stays
+    beats = {row.writer: row for row in job.heartbeats.take(job.heartbeats.has(IN_FLIGHT))}  # the last one of each stays
     patience = 3.0 * _mean_gap(row.time - row.wall_seconds for rows in requests.values() for row in rows)
     found = []
     for writer in chosen:
@@ -111,13 +112,12 @@ def _signs(job: JobRecords) -> dict[str, Span]:
     found: dict[str, Span] = {}
     clients = {row.writer for row in job.requests if row.side == "client"}
     of_service = {row.writer for rows in (job.services, job.requests, job.engine_windows) for row in rows} - clients
-    heard: Iterable[records.Record] = (
-        row for rows in (job.services, job.requests, job.engine_windows, job.heartbeats, job.service_ends) for row in rows
-    )
-    for row in heard:
-        if row.writer in of_service:
-            first, last = found.get(row.writer, (math.inf, -math.inf))
-            found[row.writer] = min(first, row.time), max(last, row.time)
+    rows: Iterable[records.Record] = itertools.chain(job.services, job.requests, job.engine_windows, job.service_ends)
+    beats = zip(job.heartbeats.writers(), job.heartbeats.column("time").tolist(), strict=True)
+    for writer, time in (*((row.writer, row.time) for row in rows), *beats):
+        if writer in of_service:
+            first, last = found.get(writer, (math.inf, -math.inf))
+            found[writer] = min(first, time), max(last, time)
     return found
 
 
