@@ -10,22 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving_making import BEGIN, Server
-from tachoscope_analyzers.records.load import JobRecords, from_spool, serving_job, status
+from tachoscope_analyzers.records.beat_table import Heartbeats
+from tachoscope_analyzers.records.load import JobRecords, from_spool, of_rows, serving_job, status
+from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_analyzers.serving.records.from_records import engine_states, request_states, traffic_of
-from tachoscope_core.records import records
 from tachoscope_core.report.report import Source
 
 
 def job_of(*servers: Server) -> JobRecords:
-    kinds = {
-        "services": records.ServiceStarted,
-        "requests": records.RequestDone,
-        "engine_windows": records.EngineWindow,
-        "service_ends": records.ServiceEnded,
-        "heartbeats": records.Heartbeat,
-    }
-    rows = [row for server in servers for row in server.rows]
-    return JobRecords("chat", Source(path="made"), **{n: [r for r in rows if isinstance(r, kind)] for n, kind in kinds.items()})
+    return of_rows("chat", [row for server in servers for row in server.rows], Heartbeats(), StepTable())
 
 
 SECONDS = st.floats(0.0, 20.0)

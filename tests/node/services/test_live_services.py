@@ -17,11 +17,12 @@ from processes import AgentProcess, wait_for
 from serving_making import BEGIN, Server
 from spooling import FakeClock, agent_of, pass_seconds, value
 from tachoscope.spool.writer import SpoolWriter
-from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_analyzers.records.beat_table import Heartbeats
+from tachoscope_analyzers.records.load import of_rows
+from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_analyzers.serving.records.from_records import engine_states, traffic_of
 from tachoscope_core.metrics.serving import OUTCOMES, REQUEST_STATES
 from tachoscope_core.records import records
-from tachoscope_core.report.report import Source
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.store import Store
 from tachoscope_node.config.settings import Limits
@@ -147,15 +148,7 @@ def test_agent_and_analyzers_count_the_same(make: Callable[[], list[Server]]) ->
     live = told(servers[0])
     live.writer_gone("chat", servers[0].writer, 12.0)
     shown = series(told(servers[1], live=live))
-    rows = [row for server in servers for row in server.rows]
-    kinds = {
-        "services": records.ServiceStarted,
-        "requests": records.RequestDone,
-        "engine_windows": records.EngineWindow,
-        "heartbeats": records.Heartbeat,
-        "service_ends": records.ServiceEnded,
-    }
-    job = JobRecords("chat", Source(path="made"), **{n: [r for r in rows if isinstance(r, kind)] for n, kind in kinds.items()})
+    job = of_rows("chat", [row for server in servers for row in server.rows], Heartbeats(), StepTable())
     outcomes = {labels[-1]: count for labels, count in shown.items() if labels[0] == "requests_total" and count}
 
     assert traffic_of(job).outcomes == outcomes
