@@ -99,7 +99,7 @@ def test_a_script_that_seems_to_start_a_clock_tick_before_its_launcher_is_its_la
     assert report.life.denominator == "launcher"
     assert report.life.allocated_seconds == pytest.approx(120.0, abs=0.05), "one rank, not one more for each launcher"
     assert report.ledgers[0].states["initialisation"] == pytest.approx(20.0, abs=0.05)
-    assert not any("nobody but the ranks" in note.what for note in report.quality)
+    assert not any("only the ranks" in note.what for note in report.quality)
 
 
 def test_a_process_whose_hosts_clock_was_set_back_after_its_launch_is_its_launchers(tmp_path: Path) -> None:

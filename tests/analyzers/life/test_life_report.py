@@ -59,7 +59,7 @@ def test_without_a_launcher_the_denominator_is_said_to_be_the_records(tmp_path: 
 
     assert told.denominator == "records"
     assert told.allocated_seconds == pytest.approx(30.0)
-    assert any("nobody but the ranks" in note.what for note in report.quality)
+    assert any("only the ranks" in note.what for note in report.quality)
     assert "hang" in {row.class_ for row in report.not_measured}
     assert told.queued_seconds is None
 
