@@ -197,4 +197,5 @@ def begin(job: JobRecords, steps: int) -> JobRecords:
         for name, rows in lists
         if isinstance(rows, list) and rows and isinstance(rows[0], Record)
     }
-    return replace(job, **cut | {"steps": job.steps.take(job.steps.column("step") <= steps)})
+    beats = job.heartbeats.take(job.heartbeats.column("time") <= until)
+    return replace(job, **cut | {"steps": job.steps.take(job.steps.column("step") <= steps), "heartbeats": beats})

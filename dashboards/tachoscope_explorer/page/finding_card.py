@@ -11,7 +11,7 @@ from tachoscope_core.report.report import Finding, Report
 from tachoscope_core.report.taxonomy import HEALTHY
 from tachoscope_explorer.page.context import Context
 from tachoscope_explorer.page.view import View
-from tachoscope_explorer.page.widgets import escape_markdown
+from tachoscope_explorer.page.widgets import escape_markdown, folded
 from tachoscope_show.report import verdict_words
 from tachoscope_show.report.finding_card import bounds, cards, conditions, verdict_tag
 from tachoscope_show.report.finding_words import SMALL_LOSSES, large
@@ -70,12 +70,15 @@ def _runbook(context: Context, finding: Finding, index: int) -> None:
     if not text:
         st.caption(f"Runbook: {escape_markdown(finding.runbook)}, which is not installed here.")
         return
-    with st.expander(
-        f"Runbook: {escape_markdown(finding.class_)}", expanded=asked, icon=":material/menu_book:", key=f"runbook-{index}"
-    ):
+
+    def show() -> None:
         if not asked:
             context.link("This page with the runbook open, as a link", "job", replace(context.view, class_=finding.class_))
         st.markdown(runbook_markdown(text))
+
+    # Whether it is open is kept by its key: of another finding, or of an address that asks for it, it is another one.
+    key = f"runbook-{index}-{finding.class_}-{asked}"
+    folded(f"Runbook: {escape_markdown(finding.class_)}", show, key, icon=":material/menu_book:", expanded=asked)
 
 
 def runbook_markdown(text: str) -> str:

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from tachoscope_core.report.report import Report, dump
-from tachoscope_explorer.page.widgets import escape_markdown, table
+from tachoscope_explorer.page.widgets import escape_markdown, folded, table
 from tachoscope_show.report.finding_card import title_of
 from tachoscope_show.report.html import render
 from tachoscope_show.report.text import source_text
@@ -17,8 +17,8 @@ def show(report: Report) -> None:
     """Show them, folded: they are what people look up."""
     not_measured(report)
     if report.lineage:
-        with st.expander("What it was made of", icon=":material/account_tree:"):
-            table(pd.DataFrame(report.lineage.items(), columns=["what", "value"]), "lineage")
+        frame = pd.DataFrame(report.lineage.items(), columns=["what", "value"])
+        folded("What it was made of", lambda: table(frame, "lineage"), "folded-lineage", icon=":material/account_tree:")
     for source in report.sources:
         st.caption(escape_markdown(source_text(source)))
     export(report)
@@ -28,14 +28,10 @@ def not_measured(report: Report) -> None:
     """Show what could be neither found nor ruled out, folded; nothing where all was measured."""
     if not report.not_measured:
         return
-    with st.expander(
-        f"Not measured: {counted(len(report.not_measured), 'cause')} neither found nor ruled out", icon=":material/help:"
-    ):
-        frame = pd.DataFrame(
-            [(title_of(row.class_), row.class_, row.missing) for row in report.not_measured],
-            columns=["cause", "class", "missing signal"],
-        )
-        table(frame, "not-measured")
+    rows = [(title_of(row.class_), row.class_, row.missing) for row in report.not_measured]
+    frame = pd.DataFrame(rows, columns=["cause", "class", "missing signal"])
+    label = f"Not measured: {counted(len(rows), 'cause')} neither found nor ruled out"
+    folded(label, lambda: table(frame, "not-measured"), "folded-not-measured", icon=":material/help:")
 
 
 def export(report: Report) -> None:

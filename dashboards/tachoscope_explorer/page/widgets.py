@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -71,6 +72,18 @@ def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
         scale = 10.0 ** digits.clip(lower=0).fillna(0)
         shown[column] = (frame[column] * scale).round() / scale
     return shown
+
+
+@st.fragment
+def folded(label: str, show: Callable[[], None], key: str, *, icon: str | None = None, expanded: bool = False) -> None:
+    """Put what most people do not look up: it is made when it is opened, and until then costs neither server nor browser anything.
+
+    Args:
+        label: Markdown. show: puts the content on the page. key: unique on the page.
+    """
+    with st.expander(label, expanded=expanded, key=key, icon=icon, on_change="rerun") as part:
+        if part.open:
+            show()
 
 
 def csv(frame: pd.DataFrame) -> bytes:

@@ -9,7 +9,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.job_life import Life
 from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import life as figures
-from tachoscope_explorer.page.widgets import chart, escape_markdown, nothing, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, folded, nothing, table
 from tachoscope_explorer.sources import jobs as job_sources
 from tachoscope_explorer.sources.jobs import Run
 from tachoscope_show.life import words as life_words
@@ -61,10 +61,10 @@ def show(run: Run) -> None:
         st.caption(escape_markdown(life_words.cost(life.cost)))
     height = 90 + 34 * len(report.ledgers[0].states)
     chart(figures.waterfall(report, life), "waterfall", height=height)
-    with st.expander("The same as a table"):
-        rows = [(state, *life_words.state_row(state, value, report, life)) for state, value in report.ledgers[0].states.items()]
-        frame = pd.DataFrame(rows, columns=["state", "share", "amount", "cost"])
-        table(frame if frame["cost"].any() else frame.drop(columns="cost"), "life-ledger")
+    rows = [(state, *life_words.state_row(state, value, report, life)) for state, value in report.ledgers[0].states.items()]
+    frame = pd.DataFrame(rows, columns=["state", "share", "amount", "cost"])
+    frame = frame if frame["cost"].any() else frame.drop(columns="cost")
+    folded("The same as a table", lambda: table(frame, "life-ledger"), "folded-life-ledger")
     if life.attempts:
         chart(figures.attempts(report, life), "attempts", height=190 + 34 * min(len(life.attempts), 20))
         st.caption(f"In colour, what most ranks were at: {LEGEND['steps']}.")

@@ -12,7 +12,7 @@ from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import ledger, steps
 from tachoscope_explorer.figures.ledger import Axis, Unit
 from tachoscope_explorer.page.context import Context
-from tachoscope_explorer.page.widgets import chart, escape_markdown, table
+from tachoscope_explorer.page.widgets import chart, escape_markdown, folded, table
 from tachoscope_explorer.screens.jobs import window as job_window
 from tachoscope_explorer.screens.jobs.window import Window
 from tachoscope_explorer.sources.jobs import JobView
@@ -64,8 +64,7 @@ def _states(report: Report) -> None:
             "rank-seconds": [round(value, 3) for _, value in rows],
         }
     )
-    with st.expander("The same as a table"):
-        table(frame, "ledger")
+    folded("The same as a table", lambda: table(frame, "ledger"), "folded-ledger")
 
 
 def _steps(look: JobView, axis: Axis) -> None:
