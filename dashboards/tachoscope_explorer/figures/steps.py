@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from tachoscope_analyzers.job.rank_grid import RankGrid
 from tachoscope_analyzers.job.timeline import Timeline
 from tachoscope_analyzers.ledger.histogram import Histogram
+from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.report.palette import BAD, OK, SERIES, WARN
 from tachoscope_core.report.report import StepSeconds
 from tachoscope_core.report.trend import Trend
@@ -184,19 +185,18 @@ def _edges(grid: RankGrid, axis: Axis, behind: npt.NDArray[np.intp]) -> list[obj
     return list(edges) if by_step else [moment(float(value)) for value in edges]
 
 
-def _middles(grid: RankGrid, axis: Axis) -> list[object]:
-    if axis == "step":
-        return list((grid.first_step + grid.last_step) / 2)
-    return [moment(float(value)) for value in (grid.start + grid.end) / 2]
+def _middles(grid: RankGrid, axis: Axis) -> Matrix:
+    """Return the middle of each column on the axis: on one of time in milliseconds since 1970, which go to the browser as bytes."""
+    return np.asarray((grid.first_step + grid.last_step) / 2 if axis == "step" else (grid.start + grid.end) / 2 * 1e3)
 
 
-def _points(figure: go.Figure, grid: RankGrid, x: list[object]) -> None:
+def _points(figure: go.Figure, grid: RankGrid, x: Matrix) -> None:
     """Lay the points over the cells: of very many cells, over those of every second, third, ... column."""
     every = min(max(-(-grid.seconds.size // _MOST_POINTS), 1), len(x))
     places = [(row, column) for row in range(len(grid.first_rank)) for column in range(0, len(x), every)]
     figure.add_scatter(
-        x=[x[column] for _, column in places],
-        y=[row for row, _ in places],
+        x=x[[column for _, column in places]],
+        y=np.array([row for row, _ in places]),
         mode="text",  # can be selected as markers can, and a browser draws nothing for an empty text: half the time
         text="",
         customdata=[[int(grid.worst_rank[at]), float(grid.start[at[1]]), float(grid.end[at[1]])] for at in places],
