@@ -181,7 +181,7 @@ def test_boards_of_an_earlier_version_are_named_and_left_to_the_user_to_delete(
     for words in (["--dry-run"], []):
         assert push(grafana, "--token-env", "GRAFANA_TOKEN", *words) == 0
         (line,) = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("tachoscope-")]
-        assert line.startswith("fleet: left of an earlier version")
+        assert line.startswith("fleet: left by an earlier version")
         assert line.endswith(f"({grafana.url}/d/fleet)")
     assert {"fleet", "data", "copy", "tachoscope-fleet", "tachoscope-data"} <= set(grafana.boards)
 

@@ -81,7 +81,7 @@ def test_what_is_no_recording_is_refused_with_its_name(tmp_path: Path) -> None:
         ("", "contains no samples"),
         ("# look soon 1\n", "not the head of a look"),
         ("# look nan 1\n", "not the head of a look"),
-        ("# look 5.0 1\nvllm:num_requests_running x\n", "the look at 5.000: not a line"),
+        ("# look 5.0 1\nvllm:num_requests_running x\n", "the reading of 5.000: not a line"),
     ):
         file.write_bytes(gzip.compress(text.encode()))
         with pytest.raises(TachoscopeError, match=why) as raised:
