@@ -145,7 +145,14 @@ def test_what_cannot_be_installed_is_named_and_is_a_failure(machine: Machine, ap
 
 
 def test_make_test_looks_before_it_installs_or_tests_anything_and_demo_installs_only_its_own(tmp_path: Path) -> None:
-    for name in ("Makefile", "hatch_build.py", "requirements.lock", "requirements-demo.lock", "requirements-torch.lock", "pyproject.toml"):
+    for name in (
+        "Makefile",
+        "hatch_build.py",
+        "requirements.lock",
+        "requirements-demo.lock",
+        "requirements-torch.lock",
+        "pyproject.toml",
+    ):
         shutil.copy(REPOSITORY / name, tmp_path)
 
     def lines(target: str) -> list[str]:
