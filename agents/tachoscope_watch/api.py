@@ -18,7 +18,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         workers: of the newest attempt. heartbeat: Unix seconds of the newest record of any. step: the last that any finished.
-        worst: its most severe finding. reason: why there is no report. namespace, judged, put_off: as in `JobView`.
+        worst: the most severe finding. reason: why there is no report. namespace, judged, put_off: as in `JobView`.
     """
 
     job: str

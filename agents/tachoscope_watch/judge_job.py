@@ -65,7 +65,7 @@ def judge_job(
         now: Unix seconds. over: seconds up to its newest step that are judged, where enough steps fit into them.
         live: what its nodes say of it; None: nothing. before: `objects` of the look before; empty: all is to be judged.
         settled: the report of the look before is good enough while the job runs and does not hang.
-        put_off: there is no time to judge a job that runs and does not hang, in so many cycles running; 0: there is.
+        put_off: the number of consecutive cycles without time to judge this job, which runs and does not hang; 0: judge it now.
 
     Raises:
         TachoscopeError: the store cannot be read.

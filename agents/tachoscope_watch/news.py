@@ -52,11 +52,11 @@ class JobNews:
         """Take what a job does now; return how urgently it must be judged.
 
         Args:
-            last: what was said of it in the look before; None: nothing. now: Unix seconds.
+            last: its view of the cycle before; None: there is none. now: Unix seconds.
 
         Returns:
-            0.0: its last report can stand. `DUE`: it has no news, but its report is old, or its rows cannot tell. Above: how many
-            times more it moved than makes news. `inf`: it has no report, or did what is no matter of degree.
+            0.0: the last report is still valid. `DUE`: nothing changed, but the report is old, or the rows do not show changes.
+            Above: the change, in multiples of the smallest that counts. `inf`: no report, or an event, an end or a new attempt.
         """
         recent = recent_time(live.rows, live.attempt)
         if recent is None:  # steps are too long to tell from a minute of them, or its agents write no rows

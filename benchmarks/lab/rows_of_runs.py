@@ -27,7 +27,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A finding; of losses that are no warning (`Row.small`), too.
+    """A finding; also of small losses (`Row.small`).
 
     Attributes:
         seconds: per step. confidence: as it is told. score: what it was before calibration (see `findings.calibration`).

@@ -131,7 +131,7 @@ def false_alarms(rows: Sequence[Row]) -> Share:
 
 
 def slight_found(rows: Sequence[Row]) -> Share:
-    """Return how often a slight fault is the first loss that is told, as a warning or as a small loss."""
+    """Return how often a slight fault is the first loss that is reported, as a warning or as a small loss."""
     return share([row for row in single(rows) if row.faults and row.severity == SLIGHT], lambda row: row.right_with_small)
 
 

@@ -150,7 +150,7 @@ static PyObject *drain(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 }
 
 PyDoc_STRVAR(counts_doc, "Return how many samples were taken, and dropped: torn (no stack could be read), late (the thread waited by then)\n"
-                         "and overflowed (nobody drained).");
+                         "and overflowed (`drain` was not called in time).");
 
 static PyObject *counts(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
@@ -172,7 +172,7 @@ static PyObject *sample_self(PyObject *Py_UNUSED(module), PyObject *code_type)
         return NULL;
     PyObject *found = PyList_New(0);
     if (!read_stack(&of->layout, &of->watched, &of->stack)) {
-        PyErr_SetString(PyExc_RuntimeError, "process_vm_readv is not allowed here, or the layout is another one");
+        PyErr_SetString(PyExc_RuntimeError, "process_vm_readv is not permitted, or this interpreter has a different layout");
         Py_CLEAR(found);
     }
     if (found != NULL)
@@ -181,7 +181,7 @@ static PyObject *sample_self(PyObject *Py_UNUSED(module), PyObject *code_type)
         const struct code *code = code_at(&of->codes, of->stack.frames[i].code);
         int64_t byte = code->readable ? instruction_of(&of->layout, &of->stack.frames[i], &code->head) : 0;
         if (byte == NO_INSTRUCTION) {
-            PyErr_SetString(PyExc_RuntimeError, "what was read is no stack: the layout is another one");
+            PyErr_SetString(PyExc_RuntimeError, "the frames that were read do not form a stack: this interpreter has a different layout");
             Py_CLEAR(found);
         } else if (append(found, code->readable ? Py_BuildValue("NL", code_tuple(0, &code->head, code->data), (long long)byte)
                                                 : Py_BuildValue("")) != 0) {

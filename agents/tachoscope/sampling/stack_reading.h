@@ -135,7 +135,7 @@ static int read_thread(const struct layout *at, const struct watched *watched, u
     return read_all(&(struct part){word_at(thread + at->thread_cframe) + at->thread_frame, frame, 8}, 1);
 }
 
-/* Read the innermost frames of the thread; return 0 if what was read is no stack. */
+/* Read the innermost frames of the thread; return 0 if they do not form a stack. */
 static int read_stack(const struct layout *at, const struct watched *watched, struct stack *stack)
 {
     struct window window = {0, 0, {0}};

@@ -107,11 +107,11 @@ def _member(module: Any, holder: object, name: str) -> tuple[int, int]:
     """Return address and size of a member of an object.
 
     Raises:
-        TypeError: the attribute is no slot and no member of a native class.
+        TypeError: the attribute is neither a slot nor a member of a native class.
     """
     descriptor = getattr(type(holder), name, None)
     if not isinstance(descriptor, MemberDescriptorType):
-        raise TypeError(f"{name} of {type(holder).__name__} is no slot")
+        raise TypeError(f"{type(holder).__name__}.{name} is neither a slot nor a member of a native class")
     found, kind, offset = module.member(descriptor)
     form = _MEMBERS.get(kind)
     if found != name.encode() or form is None or not 0 < offset <= type(holder).__basicsize__ - ctypes.sizeof(form):

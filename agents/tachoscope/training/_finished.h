@@ -22,7 +22,7 @@ static void end_detail(StepDetail *d, Finished *f, bool was_read, bool next_is) 
     d->backward = 0;
 }
 
-/* Whether nobody needs to be told of the step now: it is not one of the first nor long, and its models are those known. */
+/* Whether the followers can get the step later: it is not one of the first, not long, and called only known models. */
 static bool is_usual(Machine *m, const Finished *f) {
     bool models = m->models_known && (m->has_models ? m->model_calls > 0 && m->model_calls <= m->most_calls : !m->model_calls);
     return m->quick && models && f->number > m->first_steps && f->time.total < m->slow_step_ns;

@@ -20,7 +20,7 @@ static PyObject *compiler;     /* torch.compiler */
 static PyObject *compiling_flag;
 static PyObject *method_type;
 
-/* watch(machine): this one is told by gates from now on. */
+/* watch(machine): gates report events to this machine from now on. */
 static PyObject *watch(PyObject *module, PyObject *machine) {
     if (!PyObject_TypeCheck(machine, machine_type)) {
         PyErr_SetString(PyExc_TypeError, "a compiled machine is wanted");

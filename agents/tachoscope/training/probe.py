@@ -96,7 +96,7 @@ class Probe:
         self._set_quick()
 
     def _set_quick(self) -> None:
-        """Say whether a usual step may be left to the machine: nobody but the records, which are written elsewhere, follows it."""
+        """Let the machine keep usual steps if only the records follow them, which the sampler's thread writes."""
         followed = self.machine.device is not None or self.integrity is not None or self.profiles.recording is not None
         self.machine.quick = self.step_records.written_elsewhere and not followed
 

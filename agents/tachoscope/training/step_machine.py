@@ -65,7 +65,7 @@ class StepMachine:
         inside_model: one of them is running.
         models_known: the classes of models are no longer looked for.
         thread_ident: the thread whose events it is told; 0: none yet.
-        quick: nobody needs to be told of a usual step at once, nor of events. Only the compiled machine uses it.
+        quick: usual steps may be kept until `take_steps`, and events need no device timing. Only the compiled machine uses it.
     """
 
     __slots__ = (
@@ -388,7 +388,7 @@ class StepMachine:
             tell(step)
 
     def take_steps(self) -> list[FinishedStep]:
-        """Return the steps that nobody was told of, oldest first, for any thread: only the compiled machine has some."""
+        """Return the steps not yet passed to `on_step`, oldest first, on any thread. Only the compiled machine keeps steps."""
         return []
 
     def _begin_training(self) -> None:

@@ -35,7 +35,7 @@ def next_process(job: Job, rank: Rank, attempt: int) -> None:
 
 
 def _replaced(rank: Rank, attempt: int) -> None:
-    """Account the end of a process that nobody saw, since the next one began before: as while the agent was away."""
+    """Account the end of a process that was missed because the next one had started, as after a restart of the agent."""
     if rank.ended or rank.last_end is None or rank.accounted is None:
         return
     rank.accounted += rank.hung  # that is in its seconds already

@@ -120,7 +120,7 @@ class Timing:
 
     @property
     def ticket_interval(self) -> float:
-        """Return the time between evaluations of event alerts that open tickets: two minutes, since nobody is waiting for them."""
+        """Return the time between evaluations of event alerts that open tickets: two minutes, since tickets are not urgent."""
         return self._intervals(4)
 
     @property

@@ -23,7 +23,7 @@ from tachoscope_core.report.taxonomy import CORES_USED
 
 @dataclass(frozen=True, slots=True)
 class CoreVerdict:
-    """Who took the cores (`cause`, empty: nobody was seen taking them), whether that is a condition of the machine, and the highest
+    """Who took the cores (`cause`, empty: not known), whether that is a condition of the machine, and the highest
     severity that it may have.
     """
 

@@ -1,9 +1,9 @@
 """Whose seconds by state a life has: those that the agents counted while it ran, or those that follow from its records.
 
-An agent counts each second once, when it is over: what later records tell of it, a counter cannot take back. The records tell more,
-but only who has all of them can use it. So that a terminal says what the metrics say, the agents' ledger is taken wherever it
-covers the life, and the records tell what no agent knows: attempts, recoveries, checkpoints, who was to blame, and in a job of
-several nodes what part of a step was waiting for ranks on the others.
+An agent counts each second once, as soon as it is over; a counter cannot be corrected by later records. An analysis of all records
+is more exact. To report the same seconds as the metrics, the agents' ledger is used wherever it covers the life. The records give
+what no agent knows: attempts, recoveries, checkpoints, the ranks at fault, and in a job of several nodes the part of a step that
+was spent waiting for ranks on other nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPLIT_BY_ALL_RANKS = ("compute", "communication", "straggler_wait")
 
 @dataclass(frozen=True, slots=True)
 class LifeTime:
-    """The time of a life by state, whose it is, and what is to be known of that."""
+    """The time of a life by state, its source, and notes on it."""
 
     total: Waterfall
     ledger: Literal["agents", "records"]

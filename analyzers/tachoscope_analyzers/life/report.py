@@ -79,14 +79,14 @@ def analyze_life(
     The main ledger is in rank-seconds; its wall time is what was allocated, and the queue before it.
 
     Args:
-        allocations: what a scheduler says of the job; without any, launcher or agent tell how long the job held its ranks.
+        allocations: those of a scheduler; without any, the records of launcher and agent give how long the job held its ranks.
         maintenance: intervals in Unix seconds that count for nothing.
         prices: of an hour of each device.
         now: Unix seconds, up to which what still runs is counted; default: the clock's.
-        progress: is told which part of the steps was attributed, 0 to 1.
+        progress: called with the part of the steps that was attributed, 0 to 1.
 
     Raises:
-        TachoscopeError: nobody recorded a start of the job.
+        TachoscopeError: there is no record of a start of the job.
     """
     records = recorded if isinstance(recorded, LifeRecords) else of_job(recorded)
     job = records.job
@@ -107,13 +107,11 @@ def analyze_life(
         wall_seconds=allocated + (queued or 0.0),
         states={state: states[state] for state in TRAINING_STATES if states.get(state, 0.0) > 0},
     )
-    held_from = min((grant.start for grant in story.held.grants), default=0.0)
-    held_to = max((grant.end for grant in story.held.grants), default=0.0)
     faults = story.costs.faults if story.costs is not None else None
     advice = _advice(story, walls.mean)
     return Report(
         job=job.job,
-        window=Window(start=story.clock.unix(held_from), end=story.clock.unix(held_to), steps=new_steps),
+        window=_window(story, new_steps),
         ranks=_ranks(story),
         sources=[job.source, *([job.gpus.source] if job.gpus.source else [])],
         step_seconds=StepSeconds(mean=walls.mean, p50=p50, p95=p95, p99=p99),
@@ -131,6 +129,13 @@ def analyze_life(
         review=review(job, faults),
         life=_life(story, prices, queued, new_steps, advice),
     )
+
+
+def _window(story: LifeParts, steps: int) -> Window:
+    """Return the time in which the job held its ranks."""
+    start = min((grant.start for grant in story.held.grants), default=0.0)
+    end = max((grant.end for grant in story.held.grants), default=0.0)
+    return Window(start=story.clock.unix(start), end=story.clock.unix(end), steps=steps)
 
 
 def _life(story: LifeParts, prices: Sequence[Price], queued: float | None, new_steps: int, advice: list[Advice]) -> Life:

@@ -1,7 +1,7 @@
 """Heartbeats of a job as columns: of one process and an hour there are 900, and what is asked of them are sums.
 
-What the sampler saw is no number: each row has the place of that in a list. As heartbeats are stored it is the JSON text that it
-was written as, each text once (`BeatTable[bytes]`); to be judged it is decoded (`Heartbeats`).
+What the sampler saw is not a number: each row holds an index into a list of distinct values. In stored heartbeats these are the
+JSON texts as written (`BeatTable[bytes]`); for analysis they are decoded (`Heartbeats`).
 """
 
 from __future__ import annotations

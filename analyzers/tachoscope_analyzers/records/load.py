@@ -145,7 +145,7 @@ def _from_store(
 
 
 def with_counters(store: Store, found: JobRecords, nodes: Iterable[str]) -> JobRecords:
-    """Return all records of a job with what the agents of its nodes counted; one that cannot be read is told as a broken object.
+    """Return all records of a job with what the agents of its nodes counted; unreadable ones are reported as broken objects.
 
     Raises:
         TachoscopeError: the store cannot be read.

@@ -44,7 +44,7 @@ class EvidenceRow:
     """A measurement with its threshold.
 
     Attributes:
-        against: comparison and threshold; empty: there is no threshold. holds: None: there is no threshold or no comparison.
+        against: comparison and threshold; empty without a threshold. holds: None without a threshold or a known comparison.
         filled, mark: value and threshold in percent of the larger one.
     """
 

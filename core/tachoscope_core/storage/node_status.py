@@ -107,7 +107,7 @@ def read_all(
     to, what a user says of others' jobs.
 
     Args:
-        owner_of: says whose job it is by the store; None: nobody's yet. nodes: to read, by their folders' names; None: all.
+        owner_of: returns the owner of a job in the store; None: none yet. nodes: names of the folders to read; None: all.
 
     Raises:
         TachoscopeError: the store cannot be read.

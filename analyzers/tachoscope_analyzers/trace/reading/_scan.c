@@ -47,7 +47,7 @@ static PyObject *track_part(Span value) {
     return PyLong_FromLongLong(number);
 }
 
-/* A text as Python has it: bytes with their quotes where there are escapes in it, a piece of JSON with what is no UTF-8 replaced. */
+/* A text as Python has it: bytes with their quotes where there are escapes in it, a piece of JSON with invalid UTF-8 replaced. */
 static PyObject *object_of(const Text *text) {
     const Span span = text->first;
     switch (text->column) {

@@ -25,9 +25,9 @@ DEVICE = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 """Kinds that occupy an accelerator. `SYNC` events stand on device tracks too, but there the device waits."""
 
 ON_DEVICE = (*DEVICE, Kind.SYNC)
-"""Kinds whose arguments tell of a device and stream."""
+"""Kinds whose arguments name a device and stream."""
 SHAPED = (Kind.CPU_OP, Kind.ANNOTATION)
-"""Kinds whose arguments may tell of shapes."""
+"""Kinds whose arguments may contain shapes."""
 
 BY_CATEGORY = {
     # Kineto since 2022
