@@ -270,4 +270,4 @@ def test_a_phase_that_is_no_slot_cannot_be_read() -> None:
     stacks = UnlockedStacks(SimpleNamespace(timeline=SimpleNamespace(phase=0), without_gradients=False), 0.1)
 
     assert not stacks.start()
-    assert "no slot" in stacks.reason
+    assert "neither a slot" in stacks.reason
