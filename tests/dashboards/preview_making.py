@@ -126,7 +126,7 @@ def every_type() -> Board:
 def now_and_then(title: str, style: str) -> PlacedPanel:
     """Return a panel of values that stand alone."""
     placed = timeseries(title, about(), [Query("demo_restart", "{{training_job}}")], unit="short")
-    custom = placed.panel.extraJson["fieldConfig"]["defaults"]["custom"]
+    custom = placed.panel.settings["fieldConfig"]["defaults"]["custom"]
     custom |= {"drawStyle": style, "fillOpacity": 80, "showPoints": "always" if style == "points" else "never"}
     return placed
 

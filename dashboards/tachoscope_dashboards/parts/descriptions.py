@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from grafanalib import core as grafana
-
+Json = dict[str, Any]
 Unit = Literal[
     "s",
     "percentunit",
@@ -96,9 +95,26 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedPanel:
-    """A panel with how much of a row of 24 it takes, and how high it is."""
+class Panel:
+    """A panel in Grafana's terms, before a schema is chosen.
 
-    panel: grafana.Panel
+    Attributes:
+        kind: Grafana's name of it, such as `timeseries`, `text` or `row`. format: in which the data source answers its queries.
+        settings: what Grafana keeps of a panel of this kind: `fieldConfig`, `options`, `links`, `transformations`, `interval`.
+    """
+
+    kind: str
+    title: str = ""
+    description: str = ""
+    queries: tuple[Query, ...] = ()
+    format: str = "time_series"
+    settings: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPanel:
+    """A panel with how many of the 24 columns of a row it takes, and how high it is."""
+
+    panel: Panel
     width: int
     height: int

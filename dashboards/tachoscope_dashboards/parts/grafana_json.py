@@ -1,10 +1,9 @@
-"""What modern Grafana (11 to 13) needs and grafanalib does not give: typed data sources, variables, marks; and no relics."""
+"""Writes boards in the schema of Grafana 11 to 13, with grafanalib and with what grafanalib lacks: no other file uses it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from grafanalib import core as grafana
 from grafanalib._gen import DashboardEncoder
@@ -13,16 +12,23 @@ from tachoscope_core.metrics.metric import IDENTITY
 from tachoscope_core.report import palette
 from tachoscope_dashboards.parts import panels
 from tachoscope_dashboards.parts.board import Board, BoardAnnotation
-from tachoscope_dashboards.parts.panels import PlacedPanel
+from tachoscope_dashboards.parts.descriptions import Json, Panel, PlacedPanel, Query
 from tachoscope_dashboards.parts.variables import DATASOURCE, Variable
 
-Json = dict[str, Any]
 SCHEMA_VERSION = 41
 _MARKS_STEP = "1m"
 """Marks are asked for so often."""
 PROMETHEUS = {"type": "prometheus", "uid": f"${{{DATASOURCE}}}"}
 _TEXT_KEYS = ("id", "type", "title", "description", "gridPos", "options", "links", "transparent")
 _PANEL_KEYS = (*_TEXT_KEYS, "fieldConfig", "transformations", "interval")
+
+
+class _Panel(grafana.Panel):  # type: ignore[misc]
+    """A panel of any kind; its own part is `extraJson`, because grafanalib's classes for kinds write what Grafana has dropped."""
+
+    def to_json_data(self) -> Json:
+        found: Json = self.panel_json({})
+        return found
 
 
 def to_json(board: Board) -> Json:
@@ -45,14 +51,29 @@ def to_json(board: Board) -> Json:
 def _placed(wanted: Sequence[PlacedPanel]) -> list[grafana.Panel]:
     found, left, top, tallest = [], 0, 0, 0
     for number, one in enumerate(wanted):
-        is_row = isinstance(one.panel, grafana.RowPanel)
+        is_row = one.panel.kind == "row"
         if is_row or left + one.width > 24:
             left, top, tallest = 0, top + tallest, 0
-        one.panel.gridPos = grafana.GridPos(h=one.height, w=one.width, x=left, y=top)
-        one.panel.id = number + 1
-        found.append(one.panel)
+        place = grafana.GridPos(h=one.height, w=one.width, x=left, y=top)
+        found.append(_grafana_panel(one.panel, number + 1, place))
         left, tallest = left + one.width, max(tallest, one.height)
     return found
+
+
+def _grafana_panel(panel: Panel, id_: int, place: grafana.GridPos) -> grafana.Panel:
+    return _Panel(
+        id=id_,
+        gridPos=place,
+        title=panel.title,
+        description=panel.description,
+        targets=[_grafana_target(query, panel.format) for query in panel.queries],
+        extraJson={"type": panel.kind, **panel.settings},
+    )
+
+
+def _grafana_target(query: Query, format_: str) -> grafana.Target:
+    legend = query.legend or "__auto"
+    return grafana.Target(expr=query.expr, legendFormat=legend, instant=query.instant, refId=query.name, format=format_)
 
 
 def _finalized(dashboard: grafana.Dashboard, board: Board) -> Json:

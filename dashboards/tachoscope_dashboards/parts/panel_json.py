@@ -1,40 +1,22 @@
-"""How a panel becomes JSON: what is the same of all kinds. What grafanalib lacks is added as `extraJson`."""
+"""What panels of all kinds have in common, in Grafana's terms."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from grafanalib import core as grafana
+from dataclasses import replace
 
 from tachoscope_core.report import palette
-from tachoscope_dashboards.parts.descriptions import ColorStep, Link, PanelText, Query, Unit
-
-Json = dict[str, Any]
+from tachoscope_dashboards.parts.descriptions import ColorStep, Json, Link, Panel, PanelText, Query, Unit
 
 
-class Raw(grafana.Panel):  # type: ignore[misc]
-    """A panel whose own part is all in `extraJson`: grafanalib's classes for these write what Grafana has given up since."""
-
-    def to_json_data(self) -> Json:
-        found: Json = self.panel_json({})
-        return found
-
-
-def panel(title: str, about: PanelText, queries: Sequence[Query], body: Json, kind: str = "time_series") -> grafana.Panel:
-    """Return a panel; `kind`: the form in which the data source answers."""
-    targets = [
-        grafana.Target(
-            expr=" ".join(query.expr.split()),
-            legendFormat=query.legend or "__auto",
-            instant=query.instant,
-            refId=query.name or name_of(number),
-            format=kind,
-        )
+def panel(kind: str, title: str, about: PanelText, queries: Sequence[Query], settings: Json, format_: str = "time_series") -> Panel:
+    """Return a panel whose queries have names and are one line each. format_: in which the data source answers them."""
+    named = (
+        replace(query, expr=" ".join(query.expr.split()), name=query.name or name_of(number))
         for number, query in enumerate(queries)
-    ]
-    return Raw(dataSource=None, targets=targets, title=title, description=about.text(), extraJson=body)
+    )
+    return Panel(kind, title, about.text(), tuple(named), format_, settings)
 
 
 def name_of(number: int) -> str:
@@ -42,10 +24,9 @@ def name_of(number: int) -> str:
     return chr(ord("A") + number)
 
 
-def body(kind: str, defaults: Json, overrides: list[Json], options: Json, links: Sequence[Link]) -> Json:
-    """Return what grafanalib does not know of a panel of this kind."""
+def settings(defaults: Json, overrides: list[Json], options: Json, links: Sequence[Link]) -> Json:
+    """Return what Grafana keeps of a panel: of its fields, its options and its links."""
     return {
-        "type": kind,
         "fieldConfig": {"defaults": defaults, "overrides": overrides},
         "options": options,
         "links": [{"title": link.title, "url": link.url, "targetBlank": True} for link in links],

@@ -9,12 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from grafanalib import core as grafana
-
 from tachoscope_core.report import palette
 from tachoscope_dashboards.parts import panel_json
-from tachoscope_dashboards.parts.descriptions import ColorStep, Column, Link, PanelText, PlacedPanel, Query, Unit
-from tachoscope_dashboards.parts.panel_json import Json
+from tachoscope_dashboards.parts.descriptions import ColorStep, Column, Json, Link, Panel, PanelText, PlacedPanel, Query, Unit
 from tachoscope_dashboards.parts.tables import table
 
 __all__ = [
@@ -82,10 +79,9 @@ def timeseries(
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
     overrides = [panel_json.fixed_color(name, color) for name, color in (colors or {}).items()]
-    body = panel_json.body(
-        "timeseries", {**defaults, "custom": custom, "color": {"mode": "palette-classic"}}, overrides, options, links
-    )
-    return PlacedPanel(panel_json.panel(title, about, queries, body), width, height)
+    fields = {**defaults, "custom": custom, "color": {"mode": "palette-classic"}}
+    settings = panel_json.settings(fields, overrides, options, links)
+    return PlacedPanel(panel_json.panel("timeseries", title, about, queries, settings), width, height)
 
 
 def happenings(
@@ -102,8 +98,7 @@ def happenings(
     said = replace(about, shows=f"{about.shows} Each bar is what happened in its step of a minute or longer.")
     counts = [replace(query, expr=happened(query.expr)) for query in queries]
     placed = timeseries(title, said, counts, unit="short", width=width, height=height, style="bars", colors=colors, links=links)
-    placed.panel.extraJson["interval"] = LEAST_STEP
-    return placed
+    return replace(placed, panel=replace(placed.panel, settings=placed.panel.settings | {"interval": LEAST_STEP}))
 
 
 def happened(rate: str) -> str:
@@ -138,9 +133,8 @@ def stat(
         "orientation": "auto",
         "textMode": "auto",
     }
-    return PlacedPanel(
-        panel_json.panel(title, about, [query], panel_json.body("stat", defaults, [], options, links)), width, height
-    )
+    settings = panel_json.settings(defaults, [], options, links)
+    return PlacedPanel(panel_json.panel("stat", title, about, [query], settings), width, height)
 
 
 def bars(
@@ -168,9 +162,8 @@ def bars(
     }
     overrides = [panel_json.fixed_color(name, color) for name, color in (colors or {}).items()]
     one = Query(query.expr, query.legend, instant=True, name=query.name)
-    return PlacedPanel(
-        panel_json.panel(title, about, [one], panel_json.body("bargauge", defaults, overrides, options, links)), width, height
-    )
+    settings = panel_json.settings(defaults, overrides, options, links)
+    return PlacedPanel(panel_json.panel("bargauge", title, about, [one], settings), width, height)
 
 
 def heatmap(
@@ -209,9 +202,9 @@ def heatmap(
         "showValue": "never",
         "cellValues": {"unit": "short" if is_histogram else unit},
     }
-    body = panel_json.body("heatmap", panel_json.defaults(about, unit, (), None, None), [], options, links)
-    kind = "heatmap" if is_histogram else "time_series"
-    return PlacedPanel(panel_json.panel(title, about, [query], body, kind=kind), width, height)
+    settings = panel_json.settings(panel_json.defaults(about, unit, (), None, None), [], options, links)
+    format_ = "heatmap" if is_histogram else "time_series"
+    return PlacedPanel(panel_json.panel("heatmap", title, about, [query], settings, format_), width, height)
 
 
 def timeline(
@@ -243,17 +236,16 @@ def timeline(
         "legend": {"showLegend": True, "displayMode": "list", "placement": "bottom"},
         "tooltip": {"mode": "single", "sort": "none"},
     }
-    return PlacedPanel(
-        panel_json.panel(title, about, queries, panel_json.body("state-timeline", defaults, [], options, links)), width, height
-    )
+    settings = panel_json.settings(defaults, [], options, links)
+    return PlacedPanel(panel_json.panel("state-timeline", title, about, queries, settings), width, height)
 
 
 def text(content: str, *, width: int = 24, height: int = 3) -> PlacedPanel:
     """Return words; `content` is Markdown. The question of a board, which stands at its head."""
-    extra = {"type": "text", "transparent": True, "options": {"mode": "markdown", "content": content}}
-    return PlacedPanel(grafana.Text(title="", content=content, mode="markdown", extraJson=extra), width, height)
+    settings = {"options": {"content": content, "mode": "markdown"}, "transparent": True}
+    return PlacedPanel(Panel("text", settings=settings), width, height)
 
 
 def row(title: str) -> PlacedPanel:
     """Return the heading of the panels below it."""
-    return PlacedPanel(grafana.RowPanel(title=title), 24, 1)
+    return PlacedPanel(Panel("row", title), 24, 1)

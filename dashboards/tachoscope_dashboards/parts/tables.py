@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from tachoscope_core.metrics.metric import IDENTITY
 from tachoscope_core.report import palette
 from tachoscope_dashboards.parts import panel_json
-from tachoscope_dashboards.parts.descriptions import Column, Link, PanelText, PlacedPanel, Query
-from tachoscope_dashboards.parts.panel_json import Json
+from tachoscope_dashboards.parts.descriptions import Column, Json, Link, PanelText, PlacedPanel, Query
 
 NOTHING = "–"
 """Stands in a cell that has no value; why all of a table is empty is said by the panel."""
@@ -48,11 +47,11 @@ def table(
         "footer": {"show": False, "reducer": ["sum"], "fields": ""},
         "sortBy": [{"displayName": sort, "desc": descending}] if sort else [],
     }
-    body = panel_json.body(
-        "table", panel_json.defaults(about, "none", (), None, None), [_column(column) for column in columns], options, links
-    )
-    body["transformations"] = transformations
-    return PlacedPanel(panel_json.panel(title, about, targets, body, kind="table"), width, height)
+    fields = panel_json.defaults(about, "none", (), None, None)
+    settings = panel_json.settings(fields, [_column(column) for column in columns], options, links) | {
+        "transformations": transformations
+    }
+    return PlacedPanel(panel_json.panel("table", title, about, targets, settings, "table"), width, height)
 
 
 def _is_value(source: str, queries: Sequence[Query]) -> bool:
