@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from tachoscope_cli.common.former_options import current_words
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, named_store, needs_analysis, print_notice, store_url
 from tachoscope_cli.demo.faults import FAULTS
 from tachoscope_cli.later import MARKUP, Commands
@@ -47,6 +48,9 @@ class _Group(typer.core.TyperGroup):
             super().format_help(ctx, formatter)
         finally:
             self.commands = COMMANDS
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        return super().resolve_command(ctx, args if ctx.resilient_parsing else current_words(args))
 
     def invoke(self, ctx: Any) -> Any:
         try:

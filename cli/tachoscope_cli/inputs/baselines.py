@@ -43,17 +43,15 @@ def against(
     return compared(report, other)
 
 
-def check(against: str, other: str, *, gate: bool) -> None:
-    """Refuse options that do not go together; `against` and `other` are the first that was given of their kind, or empty.
+def check(against: str, *, gate: bool) -> None:
+    """Refuse a gate without a run to compare with; `against` is the option that names it, or empty.
 
     Args:
         gate: whether a regression shall end the command with an exit code.
 
     Raises:
-        TachoscopeError: a comparison of what cannot be compared, or a gate without one.
+        TachoscopeError: there is none.
     """
-    if against and other:
-        raise TachoscopeError(f"{against} cannot be combined with {other}: it compares runs or profiler traces", fix=_ONE_STORE)
     if gate and not against:
         raise TachoscopeError("--fail-on regression needs a run to compare with", fix=f"{_ONE_STORE} --fail-on regression")
 

@@ -11,7 +11,7 @@ from tachoscope_analyzers.records.load import serving_job
 from tachoscope_cli.inputs import records
 from tachoscope_cli.inputs.job_life import other_attempts
 from tachoscope_cli.inputs.places import Kind, kind_of
-from tachoscope_cli.inputs.serving_options import ServingOptions, refuse_looks
+from tachoscope_cli.inputs.serving_options import ServingOptions
 from tachoscope_cli.inputs.time_window import TimeWindow
 from tachoscope_core.report.report import Report
 
@@ -20,7 +20,6 @@ def report_on(
     places: list[str],
     job: str | None,
     store: str | None = None,
-    looking: ServingOptions | None = None,
     *,
     kind: Kind | None = None,
     window: TimeWindow | None = None,
@@ -28,31 +27,27 @@ def report_on(
     """Return the report on a job's last attempt, or on what else the places hold but traces, and lines to follow it.
 
     Args:
-        store: as the user named it, for the lines. looking: options about inference servers. kind: of the places; None: look.
-        window: the part of a training that is judged.
+        store: as the user named it, for the lines. kind: of the places; None: look. window: the part of a
+            training that is judged.
 
     Raises:
-        TachoscopeError: nothing is there, or an option is about something else.
+        TachoscopeError: nothing is there.
     """
-    looking = looking or ServingOptions("")
     kind = kind or kind_of(places)
     if kind is Kind.REPORT and (saved := records.saved_report(places)) is not None:
         return saved, []
     if kind is Kind.DUMPS:
-        refuse_looks(looking.option_given)
         return hang_report(places, job), []
     if kind is Kind.RECORDING and (recording := records.recording(places)) is not None:
         from tachoscope_cli.inputs.live_server import analyze_recording
 
-        refuse_looks("--for" if looking.for_ else "")
-        return analyze_recording(recording, job or "", looking.device), []
+        return analyze_recording(recording, job or "", ""), []
     found = records.records_of(places, job, window or TimeWindow())
     if serving_job(found):
         from tachoscope_cli.inputs.live_server import analyze_service
 
-        report = analyze_service(found, looking)
+        report = analyze_service(found, ServingOptions(""))
         return msgspec.structs.replace(report, quality=[*report.quality, *([found.left_out] if found.left_out else [])]), []
-    refuse_looks(looking.option_given)
     return analyze(found), other_attempts(found, store)
 
 

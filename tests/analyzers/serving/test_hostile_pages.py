@@ -54,7 +54,7 @@ def answering(page: Callable[[int], str]) -> type[BaseHTTPRequestHandler]:
 
 def looked_at(folder: Path, page: Callable[[int], str], *words: str) -> tuple[int, str, int]:
     """Return the exit code of the command, what it said, and the most memory that it had in MiB."""
-    command = [sys.executable, "-m", "tachoscope_cli.main", "analyze", "--every", "0.05s", *words, "--serving"]
+    command = [sys.executable, "-m", "tachoscope_cli.main", "serving", "--every", "0.05s", *words]
     peak = folder / "peak"
     with serving(answering(page)) as url:
         measured = [sys.executable, "-S", "-c", MEASURED, str(peak), *command, url]

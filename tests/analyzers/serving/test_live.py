@@ -28,7 +28,7 @@ EXPECTED = {
 
 
 def tachoscope(*words: str) -> subprocess.CompletedProcess[str]:
-    return command("analyze", *words)
+    return command("serving", *words)
 
 
 def pages(name: str) -> list[str]:
@@ -83,7 +83,7 @@ def test_recordings_of_a_real_vllm_are_judged_right(name: str, expected: str) ->
 def test_a_live_server_is_judged_and_what_was_seen_can_be_judged_again(tmp_path: Path) -> None:
     kept = tmp_path / "kept.serving.gz"
     with replayed(pages("vllm_above_capacity")[10:]) as url:  # at the pace at which it was recorded
-        live = tachoscope("--serving", url, "--for", "8s", "--every", "0.5s", "--save", str(kept), "--format", "json")
+        live = tachoscope(url, "--for", "8s", "--every", "0.5s", "--save", str(kept), "--format", "json")
 
     assert live.returncode == 0, live.stderr
     first, again = json.loads(live.stdout), json.loads(tachoscope(str(kept), "--format", "json").stdout)
@@ -95,7 +95,7 @@ def test_a_live_server_is_judged_and_what_was_seen_can_be_judged_again(tmp_path:
 
 def test_the_address_needs_neither_scheme_nor_path() -> None:
     with replayed(pages("vllm_light")[3:]) as url:
-        done = tachoscope("--serving", url.removeprefix("http://"), "--for", "2s", "--every", "0.5s")
+        done = tachoscope(url.removeprefix("http://"), "--for", "2s", "--every", "0.5s")
 
     assert done.returncode == 0, done.stderr
     assert "no bottleneck above 10 %" in done.stdout
@@ -112,7 +112,7 @@ def test_critical_findings_can_fail_a_pipeline() -> None:
 def test_an_interrupt_judges_what_was_seen_until_then() -> None:
     with replayed(pages("vllm_above_capacity")[10:]) as url:
         running = subprocess.Popen(
-            [sys.executable, "-m", "tachoscope_cli.main", "analyze", "--serving", url, "--for", "10m", "--every", "0.5s"],
+            [sys.executable, "-m", "tachoscope_cli.main", "serving", url, "--for", "10m", "--every", "0.5s"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -130,14 +130,13 @@ def test_an_interrupt_judges_what_was_seen_until_then() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--serving", "http://127.0.0.1:9/metrics", "--for", "1s"), "could not be read"),
-        (("--serving", "URL/other", "--for", "1s"), "404"),
-        (("--serving", "ftp://x", "--for", "1s"), "not the address of a server"),
-        (("--serving", "URL", "--for", "soon"), "'soon' is not a length of time"),
-        (("--serving", "URL", "--for", "0.1s"), "too short"),
-        (("--serving", "URL", "--for", "2s", "--device", "Abacus"), "the memory bandwidth of 'Abacus' is unknown"),
-        (("--serving", "URL", "--for", "2s", "--goodput", "x"), "--serving"),
-        (("--save", "x"), "--save applies to inference servers only"),
+        (("http://127.0.0.1:9/metrics", "--for", "1s"), "could not be read"),
+        (("URL/other", "--for", "1s"), "404"),
+        (("ftp://x", "--for", "1s"), "not the address of a server"),
+        (("URL", "--for", "soon"), "'soon' is not a length of time"),
+        (("URL", "--for", "0.1s"), "too short"),
+        (("URL", "--for", "2s", "--device", "Abacus"), "the memory bandwidth of 'Abacus' is unknown"),
+        (("--save", "x"), "name a server, a recording, or the --job of a service"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(words: tuple[str, ...], said: str) -> None:
@@ -151,7 +150,7 @@ def test_what_cannot_be_done_is_said_in_one_line(words: tuple[str, ...], said: s
 
 def test_a_page_of_something_else_is_refused_at_once() -> None:
     with replayed(["# HELP go_goroutines x\ngo_goroutines 5\n"]) as url:
-        done = tachoscope("--serving", url, "--for", "10m")
+        done = tachoscope(url, "--for", "10m")
 
     assert done.returncode == 2
     assert "not the metrics page of a supported inference server" in done.stderr
@@ -159,7 +158,7 @@ def test_a_page_of_something_else_is_refused_at_once() -> None:
 
 def test_a_server_that_was_asked_for_nothing_is_not_called_healthy() -> None:
     with replayed(pages("vllm_light")[:1]) as url:
-        done = tachoscope("--serving", url, "--for", "1s")
+        done = tachoscope(url, "--for", "1s")
 
     assert done.returncode == 2
     assert "there is nothing to analyze" in done.stderr
@@ -167,7 +166,7 @@ def test_a_server_that_was_asked_for_nothing_is_not_called_healthy() -> None:
 
 def test_a_server_that_goes_away_is_unknown_not_healthy() -> None:
     with replayed([*pages("vllm_light")[3:8], ""]) as url:
-        done = tachoscope("--serving", url, "--for", "6s", "--every", "0.1s", "--format", "json")
+        done = tachoscope(url, "--for", "6s", "--every", "0.1s", "--format", "json")
 
     report = json.loads(done.stdout)
     assert report["findings"][0]["class"] == "unknown"

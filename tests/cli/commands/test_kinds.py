@@ -101,6 +101,11 @@ def test_an_old_form_gives_the_same_report_and_says_the_new_one(tmp_path: Path, 
             [recording(tmp_path), "--device", "NVIDIA H100"],
             "--device is an option of `tachoscope serving` now",
         ),
+        (
+            ["goodput", "planted", records, "--format", "json"],
+            [records, "--goodput=planted", "--format", "json"],
+            "`tachoscope analyze --goodput` is `tachoscope goodput` now",
+        ),
     ):
         assert call(new) == 0
         own = capsys.readouterr()

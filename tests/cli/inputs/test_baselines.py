@@ -115,7 +115,6 @@ def test_records_and_traces_are_not_compared(tmp_path: Path, before: str) -> Non
     ("words", "said"),
     [
         (["--fail-on", "regression"], "needs a run to compare with"),
-        (["--goodput", "planted", "--baseline-job", "old"], "--baseline-job cannot be combined with --goodput"),
         (["--baseline", "nowhere"], "nowhere does not exist"),
     ],
 )
