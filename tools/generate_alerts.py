@@ -30,7 +30,7 @@ def detection_times() -> str:
 
 
 def objective_table() -> str:
-    """Return the table of objectives."""
+    """Return the shipped objectives as a table in Markdown."""
     rows = []
     for slo in openslo.load([ALERTS / "slos"]):
         tells = "page, ticket" if slo.pages else "ticket"

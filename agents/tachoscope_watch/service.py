@@ -183,7 +183,7 @@ class Watch:
                 if not self._has(found.job):
                     continue
                 failed.append(found)
-                self._log.warning(f"job {found.job}", f"job {found.job} could not be looked at: {found.reason}")
+                self._log.warning(f"job {found.job}", f"job {found.job} could not be analyzed: {found.reason}")
             else:
                 views.append(found)
                 if found.unwritten:

@@ -11,7 +11,7 @@ from tachoscope_watch.view import JobView
 
 
 def winner(job: str, watches: Iterable[str]) -> str | None:
-    """Return the watch whose job it is; None: there are none."""
+    """Return the watch that the job belongs to by rendezvous hashing; None without watches."""
     return max(watches, key=lambda watch: hashlib.blake2b(f"{watch}\0{job}".encode(), digest_size=8).digest(), default=None)
 
 

@@ -27,14 +27,14 @@ class ExitCode(IntEnum):
 
 
 MEANINGS: Mapping[ExitCode, str] = {
-    ExitCode.OK: "The command did what was asked, and found nothing that one of the codes below is for.",
-    ExitCode.NOT_WELL: "It did what was asked, and something is not as it should be.",
-    ExitCode.NOT_DONE: "It could not do what was asked: a wrong option, file or address, a missing package. stderr "
-    "says what, and the way out. A group without a command, such as `tachoscope store`, prints its help and ends with this.",
+    ExitCode.OK: "The command did what was asked, and no code below applies.",
+    ExitCode.NOT_WELL: "The command did what was asked, and found a problem.",
+    ExitCode.NOT_DONE: "The command could not do what was asked: a wrong option, file or address, a missing package. stderr "
+    "gives the reason and the fix. A group without a command, such as `tachoscope store`, prints its help and ends with this.",
     ExitCode.FOUND: "It found what the command looks for.",
     ExitCode.DEFECT: "A defect of tachoscope: the traceback is on stderr. Please report it.",
     ExitCode.NOT_EXECUTABLE: "The command to run may not be executed.",
-    ExitCode.NO_SUCH_COMMAND: "There is no such command to run.",
+    ExitCode.NO_SUCH_COMMAND: "The command to run does not exist.",
     ExitCode.INTERRUPTED: "Ctrl-C (SIGINT). Commands that run until Ctrl-C, such as `agent`, end with 0.",
     ExitCode.NO_READER: "The reader of the output went away, as `head` does (SIGPIPE).",
     ExitCode.TERMINATED: "Terminated (SIGTERM); what was started has ended, too.",
@@ -64,7 +64,7 @@ OF_COMMANDS: Mapping[ExitCode, Mapping[str, str]] = {
         "verify": "a checkpoint is corrupt",
     },
     ExitCode.NOT_EXECUTABLE: {"run": "the file has no permission, or could not be started"},
-    ExitCode.NO_SUCH_COMMAND: {"run": "nothing of this name is installed"},
-    ExitCode.TERMINATED: {"drill": "the drill was ended before its time"},
+    ExitCode.NO_SUCH_COMMAND: {"run": "no program of this name is installed"},
+    ExitCode.TERMINATED: {"drill": "the drill was interrupted"},
 }
 """What a code means of the commands that give it; one that is not here may come of each."""

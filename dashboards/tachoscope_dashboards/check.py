@@ -78,5 +78,5 @@ def _unmade(around: Surroundings) -> Iterator[Problem]:
     for name, alerts in around.linked.items():
         if board_uid(name) not in made:
             some = f"{', '.join(alerts[:3])}{' and others' if len(alerts) > 3 else ''}"
-            what = f"there is no such board, and {some} link{'s' if len(alerts) == 1 else ''} to it"
+            what = f"no board has this uid, and {some} link{'s' if len(alerts) == 1 else ''} to it"
             yield Problem(name, "", "uid", what, "make it, or name another at the alert")

@@ -23,7 +23,7 @@ _MESSAGE = "tachoscope dashboards push"
 _OURS = re.compile(rf"{_MESSAGE} (?P<fingerprint>[0-9a-f]{{16}})")
 _LOOKED_BACK = 5
 """Versions that are asked for; the last is among them, in whichever order they come."""
-_CHANGED = "somebody changed it at this moment: push again"
+_CHANGED = "it was changed during this push: push again"
 
 
 @dataclass(frozen=True, slots=True)

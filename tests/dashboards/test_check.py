@@ -76,8 +76,8 @@ def test_a_board_that_alerts_link_to_and_nobody_made_is_named_with_some_of_them(
     problems = check(ALONE.ours, replace(ALONE, linked=linked), exceptions_at="exceptions.yaml")
 
     assert [(one.board, one.what) for one in problems] == [
-        ("gone", "there is no such board, and B links to it"),
-        ("lost", "there is no such board, and C, D, E and others link to it"),
+        ("gone", "no board has this uid, and B links to it"),
+        ("lost", "no board has this uid, and C, D, E and others link to it"),
     ]
 
 

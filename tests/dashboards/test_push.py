@@ -134,7 +134,7 @@ def test_what_is_changed_while_it_is_pushed_is_not_overwritten(grafana: FakeGraf
         (refused,) = pushed(grafana, board(title="New"), overwrite=overwrite)
         assert refused.what == "refused"
         assert grafana.boards["small"].dashboard["title"] == "changed"
-    assert "at this moment" in refused.why
+    assert "during this push" in refused.why
 
 
 @pytest.mark.parametrize(

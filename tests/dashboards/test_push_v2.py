@@ -65,7 +65,7 @@ def test_what_is_changed_between_looking_and_writing_is_not_overwritten(grafana:
     pushed(grafana, board())
     grafana.before_post = lambda: change_by_hand(grafana)
 
-    assert pushed(grafana, board(title="other")) == ("refused", "somebody changed it at this moment: push again")
+    assert pushed(grafana, board(title="other")) == ("refused", "it was changed during this push: push again")
 
 
 def test_what_grafana_manages_from_elsewhere_is_refused_with_the_reason(grafana: FakeGrafana) -> None:

@@ -38,7 +38,7 @@ def test_what_is_no_board_is_told_with_its_name(tmp_path: Path) -> None:
         (str(tmp_path / "x.json"), r"x\.json is not a Grafana dashboard: it has no panels"),
         (str(tmp_path / "y.json"), r"y\.json is not JSON"),
         (str(tmp_path / "z.json"), r"z\.json is not a board: it has no uid"),
-        (str(tmp_path / "empty"), "holds no"),
+        (str(tmp_path / "empty"), "contains no"),
         ("fleat", "no board, file or folder 'fleat'.*agents"),
     ):
         with pytest.raises(TachoscopeError, match=said):

@@ -204,7 +204,7 @@ def test_two_agents_never_share_a_state_directory_and_an_agent_that_was_killed_l
 
 def test_an_address_that_others_reach_is_warned_of_at_the_start(tmp_path: Path) -> None:
     with agent_process(tmp_path, address="0.0.0.0") as agent:
-        warning = "WARNING address '0.0.0.0' is not loopback and there is no web_config"
+        warning = "WARNING address '0.0.0.0' is not loopback and no web_config is set"
         wait_for(lambda: warning in agent.log.read_text())  # it is serving a moment before
 
 

@@ -41,7 +41,7 @@ def load(wanted: Sequence[str]) -> dict[str, Board]:
 def _files(path: Path) -> list[Path]:
     found = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not found:
-        raise TachoscopeError(f"{path} holds no *.json", fix="tachoscope dashboards build")
+        raise TachoscopeError(f"{path} contains no *.json", fix="tachoscope dashboards build")
     return found
 
 

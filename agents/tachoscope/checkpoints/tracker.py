@@ -28,7 +28,7 @@ seen gone by its peers soon."""
 
 
 class ProbeState(Protocol):
-    """What is read of the probe."""
+    """The part of the probe that a tracker of saves reads."""
 
     on: bool
     thread_ident: int

@@ -38,7 +38,7 @@ class StepDetail:
             self._backward_began = self._read_delay()
 
     def backward_ended(self) -> None:
-        """It ended."""
+        """Add what the thread waited for a core during the backward pass."""
         if self._read_delay is not None:
             self._backward += self._read_delay() - self._backward_began
 

@@ -28,7 +28,7 @@ class GradientSteps:
         self.counted = self._calls = 0
 
     def optimizer_stepped(self) -> None:
-        """There is an optimizer, whose steps count."""
+        """Stop to count passes: from now on steps of the optimizer count."""
         self.over, self.active = True, False
 
     def computed(self) -> bool:

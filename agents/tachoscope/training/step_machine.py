@@ -329,7 +329,7 @@ class StepMachine:
         self.timeline.enter(LOSS if self.has_models else FORWARD)
 
     def closure_end(self) -> None:
-        """It has them."""
+        """End the phase that `closure_begin` began, and return to the optimizer."""
         self.timeline.leave()
         if self.device is not None:
             self.device.begin("optimizer")

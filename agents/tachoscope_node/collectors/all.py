@@ -26,7 +26,7 @@ def host_collectors(proc: str, sys: str, ranks: Ranks, filters: Mapping[str, Dev
     """
     if unknown := set(filters) - set(DEFAULT_FILTERS):
         raise TachoscopeError(
-            f"there is no device filter for {', '.join(map(repr, sorted(unknown)))}",
+            f"no device filter exists for {', '.join(map(repr, sorted(unknown)))}",
             fix=f"give one for {', '.join(DEFAULT_FILTERS)}",
         )
     devices = {**DEFAULT_FILTERS, **filters}

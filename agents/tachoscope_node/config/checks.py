@@ -80,7 +80,7 @@ def warnings(config: Config) -> list[str]:
     """Return warnings about settings that are valid but perhaps not intended."""
     found = []
     if not config.web_config and not is_loopback(config.address):
-        where = f"address {config.address!r} is not loopback and there is no web_config"
+        where = f"address {config.address!r} is not loopback and no web_config is set"
         found.append(
             f"{where}: anyone who can reach port {config.port} can read the metrics. See docs/agent/agent.md for TLS and passwords"
         )

@@ -55,7 +55,7 @@ def make(root: Path, name: str, uid: int) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with all that is in it, if it is there."""
+    """Remove a folder and its files; errors, also of a missing folder, are ignored."""
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -171,7 +171,7 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
         self._timer = self.loop.call_later(seconds, otherwise)
 
     def stop_timer(self) -> None:
-        """Cancel the timer."""
+        """Cancel the call that `set_timer` planned, if there is one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -77,7 +77,7 @@ def load(path: Path) -> list[EventAlert]:
     """
     files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
     if not files:
-        raise TachoscopeError(f"{path} holds no *.yaml", fix="name the folder of event alerts, such as alerts/events")
+        raise TachoscopeError(f"{path} contains no *.yaml", fix="name the folder of event alerts, such as alerts/events")
     found: list[EventAlert] = []
     places: dict[str, str] = {}
     groups_of: dict[str, str] = {}

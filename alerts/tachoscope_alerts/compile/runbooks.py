@@ -236,7 +236,7 @@ def _counted(slo: Slo) -> str:
 
 def _event_urgency(event: EventAlert) -> str:
     says = {
-        "page": "Users lose something now: somebody is woken.",
+        "page": "Users are affected now: this alert pages.",
         "ticket": "A cause, or a loss that can wait: it does not page.",
         "none": "It always fires and notifies no one; its end pages.",
     }[event.severity]

@@ -72,7 +72,7 @@ class KnownSeries:
         return self.labels if self.recorded else self.labels | SCRAPE_LABELS
 
     def may_have_label(self, label: str) -> bool:
-        """Return whether it may have a label."""
+        """Return whether the catalogue or the scrape can give its series this label."""
         return self.any_label or label in self.all_labels
 
 

@@ -76,7 +76,7 @@ def read(path: Path) -> Samples:
             found[metric].append(Series(metric, own, at[~is_end], values[begin:end][~is_end], at[is_end]))
         return Samples(dict(found), counts["lines"], counts["garbage"])
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise TachoscopeError(f"{path} holds no metric samples: {error}", fix="remove the file") from None
+        raise TachoscopeError(f"{path} contains no metric samples: {error}", fix="remove the file") from None
 
 
 def _table(samples: Samples) -> pa.Table:

@@ -65,7 +65,7 @@ class Samples:
     unread: tuple[str, ...] = ()
 
     def series(self) -> Iterator[Series]:
-        """Yield all series."""
+        """Yield the series of all metrics, one metric after the other."""
         for found in self.by_metric.values():
             yield from found
 

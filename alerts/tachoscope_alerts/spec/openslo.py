@@ -70,7 +70,7 @@ def files(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         inside = sorted(one for one in path.iterdir() if one.suffix in {".yaml", ".yml"}) if path.is_dir() else [path]
         if not path.exists() or not inside:
-            problem = "holds no *.yaml" if path.exists() else "does not exist"
+            problem = "contains no *.yaml" if path.exists() else "does not exist"
             raise TachoscopeError(f"{path} {problem}", fix="name OpenSLO files, or a folder of them")
         found += inside
     return found

@@ -87,7 +87,7 @@ def _now(costs: CheckpointCosts, saving: SaveCost, rate: FailureRate, unknown: s
             interval_seconds=None,
             overhead=share,
             lost_at_failure_seconds=whole,
-            basis=f"{made}, so there is no interval: a failure undoes what was done since the start, {in_words(whole)} on average",
+            basis=f"{made}, so no interval is known: a failure loses all work since the start, {in_words(whole)} on average",
         )
     return Advice(
         what="now",

@@ -49,7 +49,7 @@ def lost_work(
         "all" if rank is None else [rank],
         evidence,
         certainty=0.7 if guessed else 1.0,
-        action="" if failed else "checkpoint more often, or save when it is told to end",
+        action="" if failed else "checkpoint more often, or save on SIGTERM",
     )
 
 

@@ -219,7 +219,7 @@ class Heartbeats(BeatTable[Seen], Sequence[Heartbeat]):
         return replace(self, columns={**self.columns, name: values})
 
     def column(self, name: str) -> Array:
-        """Return a column."""
+        """Return a column, shape (heartbeats,)."""
         return self.columns[name]
 
     @property
@@ -281,7 +281,7 @@ class Heartbeats(BeatTable[Seen], Sequence[Heartbeat]):
         return np.asarray(among[self.columns["writer"]])
 
     def of_writers(self, writers: Iterable[str]) -> Heartbeats:
-        """Return the heartbeats of some processes."""
+        """Return the heartbeats of these writers, in the same order."""
         return self.take(self.is_of(writers))
 
     def by_writer(self) -> dict[str, Heartbeats]:

@@ -142,7 +142,7 @@ class GroupWriter:
         self.rows += len(table)
 
     def end(self) -> bytes:
-        """Return the file."""
+        """Close the file and return its bytes."""
         self._file.close()
         return self._sink.getvalue()
 
@@ -169,7 +169,7 @@ class LineWriter:
             self._file.add([pa.array(np.array([time for time, _ in rows])), pa.array([line for _, line in rows], pa.binary())])
 
     def end(self) -> bytes:
-        """Return the file."""
+        """Close the file and return its bytes."""
         return self._file.end()
 
 

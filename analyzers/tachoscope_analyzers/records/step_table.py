@@ -170,7 +170,7 @@ class StepTable(Sequence[StepDone]):
         return np.isin(self.column("writer"), [code for code, name in enumerate(self.writers) if name in wanted])
 
     def of_writers(self, writers: Iterable[str]) -> StepTable:
-        """Return the steps of some writers."""
+        """Return the steps of these writers, in the same order."""
         return self.take(self.is_of(writers))
 
     def with_column(self, name: str, values: Array) -> StepTable:

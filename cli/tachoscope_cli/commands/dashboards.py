@@ -262,7 +262,7 @@ def _token(file: Path | None, variable: str | None) -> str:
         try:
             return file.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it holds no text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise TachoscopeError(f"{file} cannot be read: {reason}", fix="name a file that contains only the token") from None
     found = os.environ.get(variable or "", "").strip()
     if not found:

@@ -48,7 +48,7 @@ def examine(store_url: str) -> Examined:
 
 
 def rendered(found: Examined) -> Table:
-    """Return the checks as a table."""
+    """Return a table for the terminal, one line a check."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

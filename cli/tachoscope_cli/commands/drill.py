@@ -51,7 +51,7 @@ def drill(
     """Cause a real fault and check that the alert reaches its receiver, in time and with a runbook.
 
     A real Prometheus and Alertmanager run on this machine, on loopback only, with windows scaled down, an agent and a workload; in
-    about a minute all of it is gone again. Nothing that runs already is touched. Exits with 1 if something was not as it should be.
+    about a minute all of it is gone again. Nothing that runs already is touched. Exits with 1 if a check failed.
 
     With --walk it runs what the alert's runbook tells one to, during the fault and after it: queries, with their ranges scaled as
     the rules' are, and commands that only read or that end the drill's own processes. What needs more, such as kubectl, is named as
@@ -103,9 +103,9 @@ def _show(out: Console, fault: str, alert: str, held: DrillOutcome, *, walk: boo
     words = {True: Text("yes", style="green"), False: Text("NO", style="bold red")}
     out.print(f"drill {fault}: {alert}")
     rows = [[Text(one.what), words[one.passed], Text(one.found)] for one in held.checks]
-    out.print(_table(["", "as it should be", "found"], rows))
+    out.print(_table(["", "passed", "found"], rows))
     if held.others:
-        out.print("also came, as other rules see the same fault:")
+        out.print("other alerts on the same fault:")
         out.print(_table(["alert", "what it said"], [[Text(name), Text(said)] for name, said in held.others.items()]))
     if walk:
         _show_walk(out, alert, held.steps)

@@ -115,7 +115,7 @@ def _outcome(request: Request, answers: RequestAnswers) -> list[RankState]:
         print_notice(reason)
     fewest = min(rank.steps for rank in kept)
     if not fewest:
-        print_notice("steps cannot be told apart in the traces: no optimizer of torch marked them")
+        print_notice("the traces do not mark steps: no torch optimizer ran while they were recorded")
     elif fewest < request.steps:
         print_notice(
             f"the traces hold {fewest} whole steps, {request.steps} were asked for: profiles.most_seconds of the agent limits them"

@@ -64,7 +64,7 @@ def serving(
 ) -> None:
     """Show where the requests of an inference server wait, and what to do about it.
 
-    A live vLLM, SGLang, TGI or Triton is looked at from outside; nothing is installed on it.
+    A live vLLM, SGLang, TGI or Triton is measured from outside; nothing is installed on it.
     """
     verdict.prepare_process()
     _check(target, job, prometheus)

@@ -81,7 +81,7 @@ def store_failures(
     else:
         console().print(failures.rendered(found))
     if len(times) > limit:
-        print_notice(f"{len(times) - limit} more jobs were not looked at (--limit)")
+        print_notice(f"{len(times) - limit} more jobs were not read (--limit)")
 
 
 @store_app.command(

@@ -39,7 +39,7 @@ def watch(
         typer.Option(
             metavar="SECONDS",
             min=0,
-            help="Share the jobs with all watches of the store that say this; one that is gone for so long loses its jobs. "
+            help="Share the jobs with all watches of the store with this option; a watch that stops for this long loses its jobs. "
             "0: all jobs are this watch's.",
         ),
     ] = 0.0,
@@ -113,7 +113,7 @@ def _once(url: str, workers: int, over: float) -> None:
         for view in JobLooks(url, over).cycle(now, pool, live):
             count += 1
             if isinstance(view, Failed):
-                sys.stdout.write(f"{view.job}: not looked at: {safe(view.reason)}\n")
+                sys.stdout.write(f"{view.job}: not analyzed: {safe(view.reason)}\n")
                 continue
             told = line(view)
             share = "not known" if told.goodput is None else f"{told.goodput:.1%}"

@@ -23,11 +23,11 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that `doctor` looks at."""
 
-    name: Annotated[str, Meta(description="What was looked at.")]
+    name: Annotated[str, Meta(description="What was checked.")]
     state: Annotated[
         Literal["ok", "no", "bad"], Meta(description="`no`: a limit of what can be collected; `bad`: something to fix.")
     ]
-    detail: Annotated[str, Meta(description="What was found, and the way out.")]
+    detail: Annotated[str, Meta(description="What was found, and the fix.")]
 
 
 class Examined(Document, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class ListedJob(msgspec.Struct, frozen=True, kw_only=True):
         float | None, Meta(description="When its last record was written; null: there is none.")
     ] = None
     fault: Annotated[str | None, Meta(description="Why its records could not be read.")] = None
-    held: Annotated[str | None, Meta(description="Why `store prune` keeps it, as somebody said; null: it is not held.")] = None
+    held: Annotated[str | None, Meta(description="Reason given for keeping it from `store prune`; null: it is not held.")] = None
 
 
 class StoreListing(Document, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class SloProblem(msgspec.Struct, frozen=True, kw_only=True):
     line: Annotated[int | None, Meta(description="Its line; null: the file cannot be read, and `what` names the place.")] = None
     severity: Annotated[Severity, Meta(description="Fix an `error`; a `note` may stay.")]
     what: Annotated[str, Meta(description="What is wrong.")]
-    fix: Annotated[str, Meta(description="The way out; empty: `what` names it.")] = ""
+    fix: Annotated[str, Meta(description="The fix; empty: `what` names it.")] = ""
 
 
 class SloChecked(Document, frozen=True, kw_only=True):
@@ -91,14 +91,14 @@ class SloChecked(Document, frozen=True, kw_only=True):
 
 
 class BoardProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem of a board."""
+    """What `dashboards check` reports of a board."""
 
     board: Annotated[str, Meta(description="The board, or the file that cannot be read.")]
     where: Annotated[str, Meta(description="The panel, variable or mark; empty: the board itself.")] = ""
     rule: Annotated[str | None, Meta(description="The rule that it breaks; null: the file cannot be read.")] = None
     severity: Annotated[Severity, Meta(description="Fix an `error`; a `note` may stay.")]
     what: Annotated[str, Meta(description="What is wrong.")]
-    fix: Annotated[str, Meta(description="The way out; empty: `what` names it.")] = ""
+    fix: Annotated[str, Meta(description="The fix; empty: `what` names it.")] = ""
 
 
 class BoardsChecked(Document, frozen=True, kw_only=True):
@@ -114,8 +114,8 @@ class BoardsChecked(Document, frozen=True, kw_only=True):
 class DrillCheck(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a drill looks at."""
 
-    what: Annotated[str, Meta(description="What was looked at.")]
-    passed: Annotated[bool, Meta(description="Whether it was as it should be.")]
+    what: Annotated[str, Meta(description="What was checked.")]
+    passed: Annotated[bool, Meta(description="Whether the check passed.")]
     found: Annotated[str, Meta(description="What was found, in words.")]
     measured_seconds: Annotated[float | None, Meta(description="Of a time: the measured one; null: it is none, or never came.")] = (
         None
@@ -148,7 +148,7 @@ class DrillResult(Document, frozen=True, kw_only=True):
 
     class_: Annotated[str, Meta(description="What was broken.")] = msgspec.field(name="class")
     alert: Annotated[str, Meta(description="The alert that has to come.")]
-    passed: Annotated[bool, Meta(description="All was as it should be; the exit code is 1 if not.")]
+    passed: Annotated[bool, Meta(description="No check failed; the exit code is 1 otherwise.")]
     checks: list[DrillCheck]
     other_alerts: list[OtherAlert]
     steps: list[WalkedStep]

@@ -266,7 +266,7 @@ def main() -> None:
         "--fault-while", type=Path, metavar="FILE", help="of input_* and compute_straggler: it holds while this file exists"
     )
     parser.add_argument(
-        "--save-seconds", type=float, help="save a checkpoint so often; one that fails is said, and training goes on"
+        "--save-seconds", type=float, help="save a checkpoint at this interval; a failed save is reported, and training continues"
     )
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="profile steps in the middle, and write the traces there")
     options = parser.parse_args()

@@ -102,10 +102,10 @@ def run(course: DrillPhases, fault: DrillFault) -> tuple[list[Check], list[Runbo
     return [
         *found,
         check_time("fires", first.starts_at - began, times.earliest, times.latest),
-        check_time("is told", first.time - began, times.earliest, times.latest + wait + _TOLD_SECONDS),
+        check_time("notification arrives", first.time - began, times.earliest, times.latest + wait + _TOLD_SECONDS),
         of_route(first, course.policy),
         *of_message(first, course.policy),
-        check_time("ends, and that is told", last and last - ended, 0.0, times.clears + interval + _TOLD_SECONDS),
+        check_time("resolved notification arrives", last and last - ended, 0.0, times.clears + interval + _TOLD_SECONDS),
     ], walk.steps if walk is not None else []
 
 

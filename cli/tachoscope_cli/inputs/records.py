@@ -47,7 +47,7 @@ def newest_job(store: Store) -> str:
 
 
 def saved_report(paths: list[str]) -> Report | None:
-    """Return the report, if the one path is a saved one."""
+    """Return the saved report that the only path names; None: it names something else."""
     return load_report(Path(paths[0])) if is_saved_report(paths) else None
 
 

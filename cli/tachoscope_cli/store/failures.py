@@ -61,5 +61,7 @@ def rendered(found: suspects.Failures) -> RenderableType:
             parts += [table, Text()]
     lines = [life_words.suspect(one) for one in found.suspects]
     return Group(
-        *parts, Text("failed more than others?", style="bold"), *(Text(f"  {line}") for line in lines or ["not to be told"])
+        *parts,
+        Text("failed more than others?", style="bold"),
+        *(Text(f"  {line}") for line in lines or ["too few failures to compare"]),
     )

@@ -91,7 +91,7 @@ def mark(point: Point, found: Capacity) -> str:
 
 
 def render(found: Capacity, name: str, out: Console) -> None:
-    """Print it."""
+    """Print verdict, warnings and tables of a capacity analysis."""
     out.print(Text(name, style="bold"), Text("  " + verdict(found)), sep="\n", soft_wrap=True)
     for warning in warnings(found):
         out.print(Text(f"  {warning}", style="yellow"), soft_wrap=True)

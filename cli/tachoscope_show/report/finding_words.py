@@ -69,7 +69,7 @@ def is_hang_report(report: Report) -> bool:
 def share_text(finding: Finding, report: Report) -> str:
     """Return how large a finding is, with its interval."""
     if is_hang_report(report):
-        return "nothing goes on (no interval: it is one moment)"
+        return "nothing runs (no interval: it is one moment)"
     low, high = finding.share_ci
     interval = f"95 % interval {low * 100:.1f} to {high * 100:.1f} %" if report.window.steps > 1 else "of one step, so no interval"
     return f"{percent(finding.share)} of the {_share_of(finding, report)} ({interval})"

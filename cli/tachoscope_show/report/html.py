@@ -31,7 +31,7 @@ class RankBar:
 
 
 def render(report: Report) -> str:
-    """Return the page."""
+    """Return a report as an HTML page that needs no other file."""
     report = in_lines(report)
     return str(
         rendered(

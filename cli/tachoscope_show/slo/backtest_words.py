@@ -37,7 +37,7 @@ def headline(found: Backtest) -> str:
     """Return what was replayed, and how much of it there is."""
     told = f"{found.objective} from {moment(found.start)} to {moment(found.end)}, from {found.source}"
     if found.recorded_since is None:
-        return f"{told}: nothing was recorded of it"
+        return f"{told}: no samples in this time"
     if found.recorded_since > found.start + 60:
         return f"{told}; its events begin at {moment(found.recorded_since)}"
     return told
@@ -84,7 +84,7 @@ def name(budget: Replayed) -> str:
 
 def one_told(one: FiredAlert) -> str:
     """Return a time during which people were told."""
-    until = "still told at the end" if one.still else f"for {duration(one.end - one.start)}"
+    until = "still firing at the end" if one.still else f"for {duration(one.end - one.start)}"
     windows = f"{duration(one.long_seconds)} and {duration(one.short_seconds)}"
     return f"{one.severity} at {moment(one.start)}, {until}, by the windows of {windows}"
 

@@ -99,7 +99,7 @@ def stuck_rank(ranks: Sequence[RankState], gone: Sequence[tuple[int, str]] = ())
         if rank.stopped:
             return _named(rank), "its process is stopped by a signal"
     if gone:
-        return gone[0], "its process is gone"
+        return gone[0], "its process has ended"
     silent = [rank for rank in ranks if rank.silent]
     if len(silent) == 1:
         return _named(silent[0]), f"its process wrote nothing for more than {SILENT_SECONDS:.0f} s"

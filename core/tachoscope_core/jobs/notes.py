@@ -274,5 +274,5 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def texts(found: Iterable[QualityNote]) -> list[str]:
-    """Return notes as lines."""
+    """Return a line `what: means` a note."""
     return [f"{note.what}: {note.means}" for note in found]

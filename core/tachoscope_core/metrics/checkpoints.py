@@ -12,7 +12,7 @@ VERIFIED_TIMESTAMP = Metric(
 )
 VERIFICATIONS = Metric(
     "tachoscope_checkpoint_verifications_total",
-    "Checkpoints that were read back on the node: sound, corrupt, unreachable (not to be seen or read from there), unverifiable "
+    "Checkpoints that were read back on the node: sound, corrupt, unreachable (cannot be read from there), unverifiable "
     "(not all of its ranks said what they wrote).",
     ("training_job", "result"),
 )

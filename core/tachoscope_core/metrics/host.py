@@ -30,7 +30,7 @@ MEMORY_BYTES = Metric(
     ("kind",),
 )
 MAJOR_FAULTS = Metric("tachoscope_host_major_faults_total", "Page faults of the host that had to wait for a disk.")
-OOM_KILLS = Metric("tachoscope_host_oom_kills_total", "Processes of the host killed for want of memory.")
+OOM_KILLS = Metric("tachoscope_host_oom_kills_total", "Processes of the host killed because memory was exhausted.")
 DISK_BYTES = Metric("tachoscope_host_disk_bytes_total", "Bytes that a disk finished, by direction: read, write.", _DEVICE_DIRECTION)
 DISK_OPERATIONS = Metric(
     "tachoscope_host_disk_operations_total", "Operations that a disk finished, by direction: read, write.", _DEVICE_DIRECTION

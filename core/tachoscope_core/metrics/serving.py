@@ -9,7 +9,7 @@ REQUEST_STATES = ("queued", "prefill", "decode", "preempted", "cold_start", "une
 ENGINE_STATES = ("busy", "idle", "starved", "cold_start", "unexplained")
 """Where a second of an engine goes. `starved`: requests wait and none runs. `cold_start`: it is not ready yet, or away."""
 OUTCOMES = ("ok", "client_error", "server_error", "shed", "timeout", "cut")
-"""How a request ended. `client_error`: its own fault, or its client left. `shed`: refused for want of capacity. `cut`: the stream
+"""How a request ended. `client_error`: its own fault, or its client left. `shed`: refused for lack of capacity. `cut`: the stream
 broke off before its end."""
 DIRECTIONS = ("in", "out")
 
@@ -31,7 +31,7 @@ QUEUE_BUCKETS = (0.01, 0.05, 0.1, 0.3, 0.5, 0.8, 1.0, 2.0, 2.5, 5.0, 10.0, 30.0)
 
 REQUESTS = Metric(
     "tachoscope_requests_total",
-    "Requests that ended, by how: ok, client_error, server_error, shed (for want of capacity), timeout, cut (stream broke off).",
+    "Requests that ended, by how: ok, client_error, server_error, shed (no capacity left), timeout, cut (stream broke off).",
     (*_SERVICE, "outcome"),
 )
 REQUESTS_JOINT = Metric(

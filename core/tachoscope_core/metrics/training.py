@@ -132,9 +132,9 @@ JOB_ACTIVE = Metric(
 )
 JOBS_FINISHED = Metric(
     "tachoscope_jobs_finished_total",
-    "Attempts of jobs that ended, once, on the node of rank 0: completed, failed, cancelled (told to end, or interrupted). Cause: "
+    "Attempts of jobs that ended, once, on the node of rank 0: completed, failed, cancelled (SIGTERM, or interrupted). Cause: "
     "infra (the provider takes the node; a GPU of the job on it is lost or must be reset), user (interrupted; with all ranks on "
-    "the node, the first failure was an error such as TypeError), none (completed), unknown (all else, such as want of memory).",
+    "the node, the first failure was an error such as TypeError), none (completed), unknown (all else, such as out of memory).",
     ("result", "cause"),
 )
 HANGS = Metric("tachoscope_hangs_total", "Hangs of a job that were noticed on the node: no rank there finished a step.", _JOB)

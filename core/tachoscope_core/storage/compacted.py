@@ -77,12 +77,12 @@ class CompactedSet:
 
     @property
     def steps_path(self) -> str:
-        """The object of steps."""
+        """Where the Parquet file of steps is in the store."""
         return f"{self.path}.steps.parquet"
 
     @property
     def heartbeats_path(self) -> str:
-        """The object of heartbeats."""
+        """Where the Parquet file of heartbeats is in the store."""
         return f"{self.path}.heartbeats.parquet"
 
     @property

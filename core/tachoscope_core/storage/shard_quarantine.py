@@ -148,7 +148,7 @@ def _merged(one: Shard, other: Shard) -> Shard:
 
 
 def listed_names(shards: Mapping[str, Shard]) -> frozenset[str]:
-    """Return the names on the list."""
+    """Return the names of the shards that jobs must skip."""
     return frozenset(name for name, shard in shards.items() if shard.is_listed)
 
 

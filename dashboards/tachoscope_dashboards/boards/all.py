@@ -16,5 +16,5 @@ from tachoscope_dashboards.parts.board import Board
 
 
 def boards(policy: Policy) -> tuple[Board, ...]:
-    """Return all boards."""
+    """Return the boards in the order of their navigation."""
     return tuple(one.board(policy) for one in (fleet, training, gpu_node, nccl, data, storage, inference, slos, agents))

@@ -79,7 +79,7 @@ class Override(BoardPart, frozen=True):
 
 
 class FieldDefaults(BoardPart, frozen=True):
-    """Settings of all fields."""
+    """What holds for each field of a panel without an override."""
 
     unit: str = ""
     no_value: str = ""
@@ -88,7 +88,7 @@ class FieldDefaults(BoardPart, frozen=True):
 
 
 class FieldConfig(BoardPart, frozen=True):
-    """Settings of fields."""
+    """How a panel shows its fields."""
 
     defaults: FieldDefaults = FieldDefaults()
     overrides: list[Override] = []
@@ -131,7 +131,7 @@ class Panel(BoardPart, frozen=True):
 
 
 class Variable(BoardPart, frozen=True):
-    """A variable of the board."""
+    """What the rules read of a variable."""
 
     name: str = ""
     type: str = ""
@@ -226,7 +226,7 @@ def files(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not inside:
-            raise TachoscopeError(f"{path} holds no *.json", fix="name a folder with dashboards in it")
+            raise TachoscopeError(f"{path} contains no *.json", fix="name a folder with dashboards in it")
         found += inside
     return found
 

@@ -81,7 +81,7 @@ def _template_label_promql(board: Dashboard) -> Iterator[Finding]:
 def _template_reload(board: Dashboard) -> Iterator[Finding]:
     for one in board.variables():
         if one.type == "query" and one.refresh != 2:
-            what = f"it is refreshed by {one.refresh!r}, and keeps values that are gone"
+            what = f"it is refreshed by {one.refresh!r}, and keeps values that no longer exist"
             yield Finding(f"variable {one.name!r}", what, "make refresh 2: when the time range changes")
 
 

@@ -38,7 +38,7 @@ class Targets:
 
 
 def rule(targets: Targets) -> Rule:
-    """Return the rule, for what there is."""
+    """Return the rule on links; `targets`: the boards, pages and runbooks that links can lead to."""
     return Rule("links", "links lead to what is there", lambda board: _links(targets, board))
 
 
@@ -66,7 +66,7 @@ def _of_link(url: str, targets: Targets) -> Iterator[tuple[str, str]]:
 def _of_explorer(rest: str) -> Iterator[tuple[str, str]]:
     page, _, query = rest.partition("?")
     if page not in PAGES:
-        yield f"leads to the page {page!r} of the explorer, which it has not", f"there are {', '.join(PAGES)}"
+        yield f"leads to the page {page!r}, which the explorer does not have", f"there are {', '.join(PAGES)}"
         return
     for name, _ in parse_qsl(query, keep_blank_values=True):
         if name not in PAGES[page]:

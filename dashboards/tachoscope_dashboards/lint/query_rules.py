@@ -37,7 +37,7 @@ _VALUE_FIELD = re.compile(r"Value(?: #(?P<name>\w+))?")
 
 
 def rules(known: Catalogue) -> tuple[Rule, ...]:
-    """Return the rules, for the series that there are."""
+    """Return the rules on expressions; `known`: the metrics that they can use."""
     return (
         Rule("catalogue", "expressions use names and labels that there are", partial(_catalogue, known)),
         Rule("identity", "jobs and services of one name are not merged", _identity),

@@ -75,7 +75,7 @@ def _modern(board: Dashboard) -> Iterator[Finding]:
             what = f"a heatmap of before Grafana 9: {', '.join(relics)}"
             yield Finding(panel_named(str(raw.get("title"))), what, "describe it in options")
     if relics := [key for key in _BOARD_RELICS if key in board.raw]:
-        yield Finding("", f"it has {', '.join(relics)}, which Grafana has given up", "take them out")
+        yield Finding("", f"it has {', '.join(relics)}, which Grafana has removed", "remove them")
     if board.schema_version < OLDEST_SCHEMA:
         yield Finding("", f"its schema is version {board.schema_version}", f"write it in {OLDEST_SCHEMA} or later")
 
@@ -120,7 +120,7 @@ def _known_variables(board: Dashboard) -> Iterator[Finding]:
     for where, raw in _parts(board):
         used = {name for name in variables_in(json.dumps(raw)) if not name.startswith("__")}
         needed |= used
-        yield from (Finding(where, f"there is no variable ${name}", "add it to the board") for name in sorted(used - there))
+        yield from (Finding(where, f"the board has no variable ${name}", "add it to the board") for name in sorted(used - there))
     before: set[str] = set()
     for one in board.variables():
         used = {name for name in variables_in(one.query_text) if not name.startswith("__")}
@@ -229,8 +229,8 @@ def _raw_panels(board: Dashboard) -> Iterator[Json]:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("modern", "nothing on the board is of a Grafana that is gone", _modern),
-    Rule("ids", "panels and targets can be told apart", _ids),
+    Rule("modern", "the board uses nothing that Grafana has removed", _modern),
+    Rule("ids", "panels and targets have unique ids", _ids),
     Rule("grid", "panels lie beside each other", _grid),
     Rule("uid", "links to the board stay", _uid),
     Rule("known-variables", "variables are there, in order, and needed", _known_variables),

@@ -101,14 +101,14 @@ async def _interface(request: Request) -> Response:
 
     root, path = folder(), str(request.path_params["path"])
     if root is None or path in _ABSENT:
-        return _refused("Perfetto's interface is not installed" if root is None else "there is no such file")
+        return _refused("Perfetto's interface is not installed" if root is None else "no such file")
     try:
         file = (root / path).resolve()
         found = file.is_relative_to(root) and file.is_file()
     except (OSError, ValueError):
         found = False
     if not found:
-        return _refused("there is no such file")
+        return _refused("no such file")
     kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
     kept = "no-cache" if file.parent == root else "max-age=604800, immutable"  # the folder's name is the version's
     return FileResponse(file, media_type=kind, headers={**_HEADERS, "Cache-Control": kept})
@@ -122,7 +122,7 @@ async def _trace(request: Request) -> Response:
     if not session or not (runtime.exists() and runtime.get_instance().is_active_session(session)):
         return _refused("this address holds only while the page is open that it was made for")
     if not path.is_file():
-        return _refused("the trace is gone")
+        return _refused("the trace was removed")
     return FileResponse(path, media_type="application/octet-stream", headers={**_HEADERS, "Cache-Control": "no-store"})
 
 

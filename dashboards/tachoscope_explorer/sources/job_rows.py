@@ -48,7 +48,7 @@ class JobFilter:
     classes: Sequence[str] = ()
 
     def matches(self, row: JobRow) -> bool:
-        """Return whether a job is among them."""
+        """Return whether a row passes each filter that is set."""
         class_ = row.summary.worst.class_ if row.summary is not None and row.summary.worst is not None else ""
         return (
             self.name.strip().casefold() in row.job.casefold()
@@ -85,7 +85,7 @@ def rows(times: Mapping[str, float], summaries: Mapping[str, JobSummary], now: f
 
 
 def summarise(found: Sequence[JobRow]) -> FleetSummary:
-    """Return what holds for all of them."""
+    """Return how many jobs there are of each kind, and what the idle time of the judged ones costs."""
     judged = [row.summary for row in found if row.summary is not None]
     idle: defaultdict[str, float] = defaultdict(float)
     for one in judged:

@@ -177,5 +177,5 @@ def test_two_alerts_of_one_name_are_refused_and_two_files_of_one_group(tmp_path:
 
 
 def test_a_folder_without_alerts_is_said_to_be_one(tmp_path: Path) -> None:
-    with pytest.raises(TachoscopeError, match=r"holds no \*\.yaml"):
+    with pytest.raises(TachoscopeError, match=r"contains no \*\.yaml"):
         load(tmp_path)

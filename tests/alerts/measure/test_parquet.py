@@ -67,7 +67,7 @@ def test_no_samples_are_no_error(tmp_path: Path) -> None:
 def test_what_is_no_such_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 not really")
     for path in (tmp_path / "bad.parquet", tmp_path / "gone.parquet"):
-        with pytest.raises(TachoscopeError, match=f"{path.name} holds no metric samples"):
+        with pytest.raises(TachoscopeError, match=f"{path.name} contains no metric samples"):
             parquet_cache.read(path)
 
 

@@ -164,7 +164,7 @@ def test_a_folder_means_the_yaml_files_in_it_by_name(written, tmp_path: Path):
 
 
 def test_a_folder_without_specs_and_a_path_that_is_not_there_are_said_to_be_so(tmp_path: Path):
-    with pytest.raises(TachoscopeError, match=r"holds no \*\.yaml"):
+    with pytest.raises(TachoscopeError, match=r"contains no \*\.yaml"):
         openslo.load([tmp_path])
     with pytest.raises(TachoscopeError, match="does not exist"):
         openslo.load([tmp_path / "none.yaml"])

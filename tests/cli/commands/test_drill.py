@@ -19,7 +19,16 @@ from tachoscope_core.report.taxonomy import BY_SLUG
 
 ALERTS = Path(__file__).parents[3] / "alerts"
 COMMAND = [sys.executable, "-m", "tachoscope_cli.main", "drill"]
-CHECKS = ("quiet before the fault", "fires", "is told", "reached its owner", "summary with numbers", "dashboard", "runbook", "ends")
+CHECKS = (
+    "quiet before the fault",
+    "fires",
+    "notification arrives",
+    "reached its owner",
+    "summary with numbers",
+    "dashboard",
+    "runbook",
+    "resolved notification arrives",
+)
 
 installed = pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("prometheus-alertmanager") is None, reason="Prometheus is not installed"

@@ -59,7 +59,7 @@ def test_of_several_files_none_is_written_when_one_is_no_trace(tmp_path: Path) -
         ("records.jsonl", '{"kind":"StepDone"}\n', "is not a profiler trace"),
         ("notes.txt", "hello", "is neither a trace nor records"),
         ("empty.json", "", "is not a trace that tachoscope can read"),
-        ("cut.json", '{"traceEvents": [{"ph": "X", "na', "it holds no whole event"),
+        ("cut.json", '{"traceEvents": [{"ph": "X", "na', "it contains no complete event"),
     ],
 )
 def test_what_is_no_trace_is_refused_in_clear_words(tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -68,7 +68,7 @@ def test_what_is_chosen_goes_along_where_both_boards_have_it_and_to_the_board_it
 
 def test_a_page_of_the_explorer_has_to_be_there_and_to_take_what_is_given() -> None:
     (fault,) = problems(explorer(POLICY, "ranks", "Explorer", {}).url)
-    assert "the page 'ranks' of the explorer" in fault
+    assert "the page 'ranks', which the explorer does not have" in fault
     (fault,) = problems(explorer(POLICY, "job", "Explorer", {"training_job": "x"}).url)
     assert "gives training_job to the explorer" in fault
 

@@ -81,5 +81,5 @@ def test_files_and_folders_are_looked_into(tmp_path: Path) -> None:
     with pytest.raises(TachoscopeError, match="cannot be read"):
         read(tmp_path / "nowhere.json")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(TachoscopeError, match="holds no"):
+    with pytest.raises(TachoscopeError, match="contains no"):
         files([tmp_path / "empty"])

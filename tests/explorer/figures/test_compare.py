@@ -26,7 +26,7 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path) -> None:
     shown = open_page("compare", tmp_path / "store")
 
     assert not shown.exception
-    assert "holds no job yet" in words(shown)
+    assert "contains no job yet" in words(shown)
 
 
 def test_without_a_job_one_is_asked_for(store: Path) -> None:

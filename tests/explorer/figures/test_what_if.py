@@ -41,7 +41,7 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path) -> None:
     shown = open_page("what-if", tmp_path / "store")
 
     assert not shown.exception
-    assert "holds no job yet" in words(shown)
+    assert "contains no job yet" in words(shown)
 
 
 def test_without_a_job_one_is_asked_for(store: Path) -> None:
@@ -88,11 +88,11 @@ def test_the_class_of_a_finding_ticks_its_state_and_rank_and_both_answers_are_sh
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"class_": "nonsense"}, "the class 'nonsense', which there is not"),
-        ({"class_": SCRIPT}, "which there is not"),
+        ({"class_": "nonsense"}, "the class 'nonsense', which does not exist"),
+        ({"class_": SCRIPT}, "which does not exist"),
         ({"class_": "hang"}, "was not found in this run"),
-        ({"without": "data_wait@99"}, "take out 'data_wait@99', which this run has not"),
-        ({"without": SCRIPT}, "which this run has not"),
+        ({"without": "data_wait@99"}, "take out 'data_wait@99', which this run does not have"),
+        ({"without": SCRIPT}, "which this run does not have"),
     ],
 )
 def test_what_an_address_asks_for_and_is_not_there_is_said(store: Path, asked: dict[str, str], said: str) -> None:

@@ -46,7 +46,7 @@ def listed(shown: AppTest) -> pd.DataFrame:
 def test_an_empty_store_says_so_with_the_two_commands_that_fill_it(store: Path) -> None:
     shown = open_page("jobs", store)
 
-    assert "holds no job yet" in words(shown)
+    assert "contains no job yet" in words(shown)
     assert [line.split(" --store")[0] for line in shown.code[0].value.splitlines()] == ["tachoscope demo", "tachoscope run"]
     assert not shown.dataframe
 

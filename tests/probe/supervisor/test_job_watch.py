@@ -185,7 +185,7 @@ def test_ranks_that_wait_for_one_that_died_hang_because_of_it() -> None:
 
     assert (failed.kind, hang.kind) == (records.WorkerFailed, records.WorkerHung)
     assert hang.fields["failed_rank"] == 1
-    assert hang.fields["why"] == "its process is gone"
+    assert hang.fields["why"] == "its process has ended"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def load() -> Any:
     try:
         ctypes.CDLL(LIBRARY)
     except OSError as error:
-        raise NotSupportedError(f"there is no NVIDIA driver: {error}; in a container mount the driver's {LIBRARY}") from None
+        raise NotSupportedError(f"no NVIDIA driver found: {error}; in a container, mount the driver's {LIBRARY}") from None
     try:
         return importlib.import_module("pynvml")
     except ImportError:

@@ -82,6 +82,6 @@ def evidence(rows: Iterable[CollectiveDone], attempt: int) -> list[Evidence]:
             "waiting for a later rank, part of the ranks' time in NCCL's collectives",
             found.wait_share,
             "ratio",
-            f"{found.calls} collectives that NCCL's Inspector told of on all their ranks{most}",
+            f"{found.calls} collectives that NCCL's Inspector reported on all their ranks{most}",
         )
     ]

@@ -206,7 +206,7 @@ def _earlier(job: JobRecords, steps: Steps, transfer: Matrix) -> Baseline | None
 
 
 def _spell(steps: Steps, slow: Mask) -> str:
-    """Return the slow steps in words."""
+    """Return the ranges of slow steps, such as `steps 3 to 7, 12 to 20`."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], slow.astype(np.int8), [0]])))
     spells = [f"{steps.numbers[first]} to {steps.numbers[last - 1]}" for first, last in zip(edges[::2], edges[1::2], strict=True)]
     return "steps " + ", ".join(spells)

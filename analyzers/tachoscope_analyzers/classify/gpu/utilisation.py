@@ -156,7 +156,7 @@ def _by_power(gpu: RankGpu, share: float, slow: float, busy: float) -> Waste | s
             power,
             "power_low_ratio",
             "<",
-            f"{GPU_POWER.name}, for want of SM activity",
+            f"{GPU_POWER.name}, because SM activity was not measured",
         ),
         row("kernels running while computing", busy, "gpu_busy_ratio", ">=", GPU_UTILIZATION.name),
     )

@@ -73,7 +73,7 @@ class Iterations:
     times: Vector
 
     def one_by_one(self) -> Iterations:
-        """Return them with a row for each."""
+        """Return one row for each iteration, where a row stood for `times` equal ones."""
         times = self.times.astype(np.int64)
         before = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
         columns = (self.starts, self.seconds, self.prompt_tokens, self.output_tokens, self.decoding)

@@ -73,8 +73,8 @@ def of_traffic(traffic: Traffic) -> Workload | None:
         together=False,
         measured=("lengths of prompts and outputs, from the server's histograms", *([evenness] if known else [])),
         assumed=(
-            "inside a bucket of a histogram lengths are spread so that the sum is right; a long prompt says nothing of its output",
-            *([] if known else [f"arrivals are Poisson: {of} do not tell otherwise"]),
+            "lengths within a histogram bucket are spread to match the sum; output length is independent of prompt length",
+            *([] if known else [f"arrivals are Poisson: {of} do not show otherwise"]),
         ),
     )
 

@@ -81,7 +81,7 @@ def _file(view: TraceView) -> Iterator[Note]:
             severity: Severity = "warning" if share >= _LOST_PERCENT else "info"
             yield Note(name, count, "events", severity, _COUNTS.get(name, "events are malformed"))
     if not len(trace.events):
-        yield Note("no_events", 0, "events", "critical", "the trace holds no event: nothing can be concluded")
+        yield Note("no_events", 0, "events", "critical", "the trace contains no event: nothing can be concluded")
         return
     lost = int(trace.lost.sum())
     if lost:
@@ -93,7 +93,7 @@ def _file(view: TraceView) -> Iterator[Note]:
 def _devices(view: TraceView) -> Iterator[Note]:
     launches, lost = len(kernel_launches(view)), len(without_kernel(view))
     cut = view.trace.meta.quality.cut
-    not_to_be_had = "how busy the device was is not known; compute share, ledger and verdicts of the device are not to be had"
+    not_to_be_had = "how busy the device was is unknown; compute share, ledger and verdicts of the device are not available"
     if cut and device_work_is_lost(view):
         seen = f"{launches - lost} of {launches} launched kernels are there" if launches else "none of the device's work is there"
         meaning = f"the device's events come last in the file, so the cut took them ({seen}): {not_to_be_had}"
@@ -105,7 +105,7 @@ def _devices(view: TraceView) -> Iterator[Note]:
         meaning = "no operator, runtime call or device work that is known: this is not a trace of training that could be judged"
         yield Note("nothing_known", len(view.trace.events), "events", "critical", meaning)
     elif not len(view.work):
-        meaning = "the trace holds no device work: the ledger is that of the host's main thread, and nothing is known of a device"
+        meaning = "the trace contains no device work: the ledger is that of the host's main thread, and a device was not measured"
         meaning += "; had the job one, its events would have stood behind the cut" if cut else ""
         yield Note("no_device_events", 0, "events", "warning" if cut else "info", meaning)
 
@@ -115,7 +115,7 @@ def _steps(view: TraceView) -> Iterator[Note]:
     if not len(steps):
         return
     if steps.source == "window":
-        meaning = "no step could be told: the whole trace counts as one, figures per step and how they vary are not to be had"
+        meaning = "no step was found: the whole trace counts as one step, so per-step values and their variation are not available"
         yield Note("no_steps", 0, "steps", "warning", meaning)
     elif len(steps) < _LEAST_STEPS:
         meaning = "one step only: it may not be typical, and the start of the profiler weighs on it"
@@ -145,9 +145,7 @@ def _steps_without_work(view: TraceView) -> Iterator[Note]:
     first, last = window(view.trace, work)
     seen = percent(min(last, int(steps.end[-1])) - max(first, int(steps.start[0])), int(steps.end[-1] - steps.start[0]))
     if seen < 100 * _FEW_STEPS_RATIO:
-        meaning = (
-            "the device's first and last event enclose only a part of the steps: its idle share within says nothing of the rest"
-        )
+        meaning = "the device's events cover only a part of the steps: the idle share of that part does not describe the rest"
         yield Note("device_seen_for_a_part", seen, "percent", "critical", meaning)
 
 
@@ -190,8 +188,8 @@ def _merged(view: TraceView) -> Iterator[Note]:
     several = launching_processes(view.trace, view.work.launch)
     if several > 1:
         meaning = (
-            f"the file holds {several} processes that launch work: devices are told apart, but steps are those of one process and "
-            "idle time is laid to what any of them did; give one file for each rank"
+            f"the file holds {several} processes that launch work: devices are separated, but steps are those of one process and "
+            "idle time is attributed to any of them; give one file for each rank"
         )
         yield Note("several_processes", several, "processes", "warning", meaning)
 
@@ -206,7 +204,7 @@ def _clocks(view: TraceView) -> Iterator[Note]:
     share = percent(len(wrong), len(ahead))
     meaning = (
         f"{share:.2f} % of the device's work begins before the call that launched it, by up to {int(wrong.max()) / 1000:.1f} us: "
-        "host and device clocks disagree, and shorter launch delays and causes of idle time are not to be trusted"
+        "host and device clocks disagree, so launch delays below that and causes of idle time are unreliable"
     )
     yield Note("clock_disorder", len(wrong), "events", "warning" if share >= _DISORDER_PERCENT else "info", meaning)
 

@@ -116,7 +116,7 @@ def _maybe_waits(job: JobTraces) -> list[Evidence]:
     if missing:
         return [
             measured(
-                "slow transfer, or waiting for a late rank: not told apart without the ranks that are not here",
+                "slow transfer, or waiting for a late rank: cannot be distinguished without the missing ranks",
                 missing,
                 "ranks" if missing > 1 else "rank",
                 "metadata of the trace",
@@ -126,7 +126,7 @@ def _maybe_waits(job: JobTraces) -> list[Evidence]:
         return []
     return [
         measured(
-            "slow transfer, or waiting for a late rank: not told apart without collectives that are seen on several ranks",
+            "slow transfer, or waiting for a late rank: cannot be distinguished without collectives that several ranks recorded",
             len(job.collectives),
             "collectives",
             SOURCE,
@@ -144,7 +144,7 @@ def _replayed(split: JobLosses, slug: str, rank: int) -> tuple[float | None, lis
     evidence = Evidence(
         signal=f"step{of_rank} without it, by replaying its dependencies"
         if gains
-        else f"removing it alone brings nothing, since something else takes as long meanwhile; step{of_rank} without it",
+        else f"removing it alone does not shorten the step: other work of that length runs in parallel; step{of_rank} without it",
         value=float(told.step_ns) / 1e9,
         threshold=float(told.replayed_step_ns) / 1e9 if gains else None,
         comparison="<" if gains else "",

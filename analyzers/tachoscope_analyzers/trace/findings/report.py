@@ -60,7 +60,7 @@ def report(job: JobTraces, name: str) -> Report:
     split = job_losses(job)
     if not len(split.numbers):
         raise TachoscopeError(
-            f"the traces of {name} hold no event with a duration", fix="record with torch.profiler, see docs/guides/traces.md"
+            f"the traces of {name} contain no event with a duration", fix="record with torch.profiler, see docs/guides/traces.md"
         )
     series = Series(split.step, int(split.numbers[0]), int(split.numbers[-1]), SOURCE)
     across = across_ranks(job, split)
@@ -208,9 +208,9 @@ def _quality(job: JobTraces, split: JobLosses) -> list[QualityNote]:
 
 def _job_note(problem: str, detail: str) -> QualityNote:
     means = {
-        "missing_ranks": "what others wait for cannot be told from slow transfer if it is one of them",
-        "missing_in_group": "waits of ranks that are not here are not known",
-        "clocks_not_aligned": "waiting and transfer are not told apart for them",
+        "missing_ranks": "if the late rank is one of them, waiting for it cannot be distinguished from slow transfer",
+        "missing_in_group": "waiting times of missing ranks are unknown",
+        "clocks_not_aligned": "their waiting and transfer cannot be distinguished",
         "nothing_in_common": "no straggler can be named",
         "no_rank": "ranks in the findings are numbers of files",
         "unreadable": "left out",

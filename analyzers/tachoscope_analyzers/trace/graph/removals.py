@@ -64,7 +64,7 @@ class Times:
 
 
 def times_of(graph: Graph) -> Times:
-    """Return a copy of the times of a graph."""
+    """Return times of the graph that a removal can change."""
     return Times(graph.own.copy(), graph.lag.copy(), graph.unexplained.copy())
 
 

@@ -47,7 +47,7 @@ def _of_rank(rank: int, one: RankSummary) -> Iterable[Row]:
     if one.quality.cut:
         yield rank, file, "cut", f"the file ends too early; {one.quality.cut_bytes} bytes at its end were left out"
     if not one.events:
-        yield rank, file, "empty", "the trace holds no event"
+        yield rank, file, "empty", "the trace contains no event"
     if one.collectives > len(one.arrivals):
         yield (
             rank,

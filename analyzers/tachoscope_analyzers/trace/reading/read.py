@@ -49,7 +49,7 @@ def check(path: Path) -> None:
         if not nsight.is_export(path):
             with closing(iter(Blocks(path))) as stream:
                 if not next(EventArray(stream, scan=True).chunks(), b"").strip():
-                    raise NotATraceError("it holds no whole event")
+                    raise NotATraceError("it contains no complete event")
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -
             raise
         builder.finish()
         if not builder.counts["events"] and not array.is_complete:
-            raise NotATraceError("it holds no whole event")
+            raise NotATraceError("it contains no complete event")
         writers.append(builder.tables([]))
         writers.append_strings(list(builder.strings))
     return meta_of(

@@ -141,7 +141,7 @@ class EventArray:
                     return counted + end
                 counted = len(self._buffer)
                 if counted > LIMIT_BYTES:
-                    raise NotATraceError(f"{LIMIT_BYTES >> 20} MiB of it hold no whole event")
+                    raise NotATraceError(f"{LIMIT_BYTES >> 20} MiB of it contain no complete event")
                 if not self._fill(counted + CHUNK_BYTES):
                     return 0
         except BracketError as error:

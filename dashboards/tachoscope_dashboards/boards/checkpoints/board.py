@@ -22,7 +22,7 @@ ALERTS = (
 
 
 def board(policy: Policy) -> Board:
-    """Return the board."""
+    """Return the board on checkpoints, recovery and lost work."""
     return Board(
         uid=board_uid("storage"),
         title="Checkpoints and recovery",

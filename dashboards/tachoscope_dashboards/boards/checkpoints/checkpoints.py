@@ -263,7 +263,7 @@ def _read_back_by_job(policy: Policy, where: str) -> PlacedPanel:
     return table(
         "Checkpoints read back, by job",
         PanelText(
-            "What was found in the time that is looked at, by job.",
+            "What was found in the selected time range, by job.",
             "sound ones only",
             "the runbook says which to restore instead, and how to find out whether it is the storage",
             _UNREAD,

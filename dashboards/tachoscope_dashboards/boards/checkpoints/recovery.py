@@ -63,7 +63,7 @@ def _restarts_now(policy: Policy, where: str) -> PlacedPanel:
     return stat(
         "Restarts in this time",
         PanelText(
-            "Attempts of jobs that followed another one, in the time that is looked at.",
+            "Attempts of jobs that followed another one, in the selected time range.",
             "as few as nodes fail",
             "see who is restarted, and on which hosts processes fail",
             NO_JOB,
@@ -150,7 +150,7 @@ def _jobs(policy: Policy, where: str) -> PlacedPanel:
     return table(
         "Failures and recoveries, by job",
         PanelText(
-            "Of jobs that were restarted or lost work in the time that is looked at; times of ranks are of all together.",
+            "Of jobs that were restarted or lost work in the selected time range; times of ranks are of all together.",
             "few rows, with little lost",
             "failures on one host: drain it; much lost for few restarts: save more often",
             "no job was restarted or lost work in this time",
@@ -215,7 +215,7 @@ def _hosts(policy: Policy, where: str) -> PlacedPanel:
     return table(
         "Processes that failed, by host",
         PanelText(
-            "Processes that failed in the time that is looked at, by the host they ran on, and of how many jobs.",
+            "Processes that failed in the selected time range, by the host they ran on, and of how many jobs.",
             "empty, or spread over all hosts",
             "one host with processes of several jobs: drain it and test it; `tachoscope store failures` says whether it is chance",
             "no process failed in this time",
@@ -242,7 +242,7 @@ def _notices(policy: Policy, where: str) -> PlacedPanel:
     return table(
         "Nodes that the provider takes back",
         PanelText(
-            "Nodes of these jobs of which the cloud provider has said that it will take them back.",
+            "Nodes of these jobs that the cloud provider has announced to take back.",
             "empty",
             "the job has 30 to 120 seconds to save and leave; see the runbook for what is to be done before",
             "no notice, or no provider is asked (`preemption` in the agent's configuration)",

@@ -21,13 +21,13 @@ _JOB = f'{THIS_JOB}, instance=~"$node"'
 
 _HINT = (
     "The first table is of all jobs; a click on one chooses it. All else is of the job that is chosen above: which ranks wait, "
-    "what cannot be read, and what the hosts of its ranks are short of. Reading and decoding cannot be told apart from outside: "
+    "what cannot be read, and what the hosts of its ranks are short of. Reading and decoding cannot be distinguished from outside: "
     "with idle processors it is the storage or too few workers, with busy ones the decoding."
 )
 
 
 def board(policy: Policy) -> Board:
-    """Return the board."""
+    """Return the board on the input of trainings: waits, shards, and the hosts that read them."""
     return Board(
         uid=board_uid("data"),
         title="Data pipeline",

@@ -26,7 +26,7 @@ _NO_GPU = "no agent has found a GPU, or the rules of tachoscope are not loaded"
 
 
 def board(policy: Policy) -> Board:
-    """Return the board."""
+    """Return the board on all accelerator hours, by state, job and node."""
     return Board(
         uid=board_uid("fleet"),
         title="Fleet",
@@ -131,8 +131,8 @@ def _cost(policy: Policy) -> list[PlacedPanel]:
             "Hours lost",
             PanelText(
                 "Accelerator-hours of jobs within the time range that brought no step forward: waiting for data, blocking "
-                "checkpoints, starts, restores, work done again, hangs, and what is not explained. Prices are no metric: multiply "
-                "by yours.",
+                "checkpoints, starts, restores, work done again, hangs, and what is not explained. Multiply by your "
+                "price.",
                 f"at most {allowed:.0%} of all hours of the range",
                 "go on with the ledger below",
                 _NO_RULES,
@@ -145,8 +145,7 @@ def _cost(policy: Policy) -> list[PlacedPanel]:
         stat(
             "Hours idle",
             PanelText(
-                "Accelerator-hours of GPUs within the time range that answered and that nobody had. Prices are no metric: "
-                "multiply by yours.",
+                "Accelerator-hours of GPUs within the time range that answered and were not allocated. Multiply by your price.",
                 "little, while jobs wait for GPUs",
                 "compare with the scheduler's queue: GPUs that are free and cannot be given are in pieces, or on nodes that are "
                 "not in use",
@@ -234,7 +233,7 @@ def _ledger(policy: Policy) -> PlacedPanel:
         "Accelerators by what they do",
         PanelText(
             "All accelerators, by the state of the ledger in which their ranks are: a rank-second a second is one accelerator. "
-            "`elsewhere` are GPUs that somebody has without a ledger, such as those that serve; `idle` those that nobody has. "
+            "`elsewhere` are allocated GPUs without a ledger, such as those that serve; `idle` are free GPUs. "
             "`queued` holds nothing, and lies above what there is.",
             "compute fills it, with some communication",
             "look for the widest of the other colours, then for the jobs that have most of it",

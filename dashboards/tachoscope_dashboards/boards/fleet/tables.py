@@ -107,7 +107,7 @@ def firing() -> PlacedPanel:
     return bars(
         "Alerts that fire, by area",
         PanelText(
-            "Alerts that fire now, by area and severity. A page wants somebody at once, a ticket within a day.",
+            "Alerts that fire now, by area and severity. A page needs a person at once, a ticket within a day.",
             "no page; few tickets",
             "begin with infrastructure: what it breaks fires elsewhere too",
             "no alert fires",

@@ -31,7 +31,7 @@ _BOARD = links.board("gpu-node", "This node", KEPT | {"node": "${__data.fields.N
 
 
 def board(policy: Policy) -> Board:
-    """Return the board."""
+    """Return the board on the GPUs of chosen nodes."""
     return Board(
         uid=board_uid("gpu-node"),
         title="Node and GPU",
@@ -159,7 +159,7 @@ def _node_counts(policy: Policy) -> list[PlacedPanel]:
             PanelText(
                 "Nodes with a clock that their kernel does not consider synchronised.",
                 "0",
-                "start chrony or ntpd there: without it, waiting cannot be told from transfer across nodes",
+                "start chrony or ntpd there: without it, waiting and transfer across nodes cannot be distinguished",
                 "no agent is scraped on these nodes",
             ),
             Query(how_many(f"{clock} == 0", clock)),

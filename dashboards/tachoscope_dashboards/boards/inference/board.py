@@ -49,7 +49,7 @@ _UNSEEN = "no request got a first token, or the models do not answer in tokens"
 
 
 def board(policy: Policy) -> Board:
-    """Return the board."""
+    """Return the board on inference services: traffic, latencies, queue and cache."""
     return Board(
         uid=board_uid("inference"),
         title="Inference",

@@ -22,7 +22,7 @@ _JOBS = replace(TRAINING_JOB, source=f"{COLLECTIVE_SECONDS.name}_count{{{_NODE_O
 
 
 def board(policy: Policy) -> Board:
-    """Return the board."""
+    """Return the board on NCCL: collectives and communicators."""
     return Board(
         uid=board_uid("nccl"),
         title="NCCL",

@@ -171,7 +171,7 @@ def power_of_limit(policy: Policy, where: str) -> PlacedPanel:
         PanelText(
             "Power that a GPU draws, mean of a second, over the limit that is set.",
             "near 1 under full load, and alike on the GPUs of a job",
-            "far below 1 with busy kernels: they wait; a limit lower than on the neighbours: somebody set it",
+            "far below 1 with busy kernels: they wait; a limit lower than on the neighbours was set by hand",
             NO_GPU,
         ),
         [Query(f"{usage} / {limit}", GPU)],
@@ -202,7 +202,7 @@ def energy(where: str) -> PlacedPanel:
     return bars(
         "Energy in this time",
         PanelText(
-            "Energy that the GPUs of a node used in the time that is looked at.",
+            "Energy that the GPUs of a node used in the selected time range.",
             "alike on nodes that do the same",
             "a node with less than its neighbours has worked less: see its clocks and who has its GPUs",
             NO_GPU,
@@ -232,7 +232,7 @@ def margin(policy: Policy, where: str) -> PlacedPanel:
 
 
 def temperature(policy: Policy, where: str) -> PlacedPanel:
-    """Return temperatures."""
+    """Return the temperature of each sensor of each GPU."""
     return timeseries(
         "Temperature",
         PanelText(

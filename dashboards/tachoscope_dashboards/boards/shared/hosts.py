@@ -108,9 +108,9 @@ def memory(policy: Policy, where: str) -> PlacedPanel:
 def killed(policy: Policy, where: str) -> PlacedPanel:
     """Return processes that the kernel killed."""
     return happenings(
-        "Processes killed for want of memory",
+        "Processes killed out of memory",
         PanelText(
-            "Processes of the host that the kernel killed for want of memory, as it happens.",
+            "Processes of the host that the kernel killed because memory was exhausted, when it happened.",
             "0",
             "less in memory, such as fewer loader workers or less prefetching, or a higher limit of the pod",
             _NO_HOST,
@@ -145,7 +145,7 @@ def clock(where: str) -> PlacedPanel:
         PanelText(
             "The offset that the kernel is still correcting, and the largest error that it thinks its clock may have.",
             "milliseconds",
-            "start chrony or ntpd: without a common clock, waiting in collectives cannot be told from transfer across nodes",
+            "start chrony or ntpd: without a common clock, waiting and transfer across nodes cannot be distinguished",
             _NO_HOST,
         ),
         [

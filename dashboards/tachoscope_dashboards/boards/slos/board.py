@@ -49,7 +49,7 @@ _NOTHING = "nothing happened that counts, or no rules are loaded"
 
 
 def board(policy: Policy) -> Board:
-    """Return the board."""
+    """Return the board on objectives and who spends their error budgets."""
     slos = every()
     return Board(
         uid=board_uid("slos"),
@@ -90,7 +90,7 @@ def _budgets_now(policy: Policy, slos: Sequence[Slo]) -> list[PlacedPanel]:
     return [
         stat(
             "Budgets overdrawn",
-            PanelText("Budgets of which nothing is left, of a model or of all jobs.", "0", spent, _NOTHING),
+            PanelText("Budgets that are exhausted, of a model or of all jobs.", "0", spent, _NOTHING),
             Query(f"sum({left} < bool 0)", instant=True),
             unit="short",
             steps=(ColorStep(1.0, palette.BAD),),
@@ -146,7 +146,7 @@ def _alerts_now(policy: Policy) -> list[PlacedPanel]:
         stat(
             "Not measured",
             PanelText(
-                "Objectives of which nothing was counted just now: neither kept nor broken.",
+                "Objectives without events in the last minutes: neither met nor violated.",
                 "only those of what you do not run, such as inference where there is only training",
                 "what is served or trains, and is not measured, may fail unseen",
                 _NO_RULES,

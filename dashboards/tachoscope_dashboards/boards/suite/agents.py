@@ -128,7 +128,7 @@ def _refused(policy: Policy, where: str) -> PlacedPanel:
         PanelText(
             "Requests and connections that agents refused, by reason: unauthorised, malformed, too_slow, too_many.",
             "0",
-            "unauthorised: a token or certificate that was renewed on one side only; the rest: somebody who scans",
+            "unauthorised: a token or certificate that was renewed on one side only; the rest: a scanner",
             NO_AGENT,
         ),
         [Query(f"sum by (reason) (rate(tachoscope_agent_http_refused_total{{{where}}}{RATE}))", "{{reason}}")],
@@ -145,7 +145,7 @@ def _pushes(policy: Policy, where: str) -> PlacedPanel:
             "Pushes of metrics to an OTLP receiver, by outcome.",
             "all ok",
             "failed: address, rights or the receiver; partial: it refuses some of the metrics, and says which in the agent's log",
-            "agents are not told to push (`otlp` in the configuration)",
+            "agents are not configured to push (`otlp`)",
         ),
         [Query(f"sum by (outcome) (rate(tachoscope_agent_otlp_exports_total{{{where}}}{RATE}))", "{{outcome}}")],
         unit="ops",

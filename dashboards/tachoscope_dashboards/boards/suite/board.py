@@ -45,7 +45,7 @@ _KNOWN_NODES = (
 
 
 def board(policy: Policy) -> Board:
-    """Return the board."""
+    """Return the board on tachoscope itself: agents, watch, store and Prometheus."""
     return Board(
         uid=board_uid("agents"),
         title="Suite health",
@@ -192,10 +192,10 @@ def _without_agent(policy: Policy) -> PlacedPanel:
     return table(
         "Nodes without an agent",
         PanelText(
-            "Nodes of which a node exporter tells and no agent of the same name, in all namespaces and whatever nodes are chosen.",
+            "Nodes with a node exporter and without an agent of the same name, in all namespaces and whatever nodes are chosen.",
             "empty",
             "taints, a node selector, or an image that cannot be pulled; nothing is known of what runs there",
-            "each has one, or there is no node exporter to compare with",
+            "each has one, or no node exporter is scraped",
         ),
         [Query(_KNOWN_NODES)],
         [Column("nodename", "Node")],

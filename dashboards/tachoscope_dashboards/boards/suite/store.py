@@ -34,7 +34,7 @@ def _waiting(policy: Policy, where: str) -> PlacedPanel:
         "Records that wait",
         PanelText(
             "How long the oldest record that the store lacks has waited, on the ten nodes where it is longest.",
-            "a minute in a directory, five in an object store; an hour where agents are told to collect so long",
+            "a minute in a directory, five in an object store; an hour where agents are configured to collect for that long",
             "the store is slow or away; nothing is lost while the spool has room",
             NO_AGENT,
         ),
@@ -104,7 +104,7 @@ def _rejected(policy: Policy, where: str) -> PlacedPanel:
             "Lines and files of the spool that agents did not count or follow. What is not garbage is shipped all the same.",
             "0; unknown_kind for a while, where jobs have a newer probe than the agent",
             "over_limit: raise `limits`; identity: two jobs of one name; owner: another user's job has the name; malformed: "
-            "somebody else writes there",
+            "another program writes there",
             NO_AGENT,
         ),
         [Query(f"sum by (reason) (rate(tachoscope_agent_rejected_total{{{where}}}{RATE}))", "{{reason}}")],
@@ -141,7 +141,7 @@ def _spool(policy: Policy, where: str) -> PlacedPanel:
         PanelText(
             "Space left on the file system of the spool, on the ten nodes with the least.",
             "level, and far above 2 GiB, or 5 % of a small file system: processes write nothing below that",
-            "somebody else fills it (/dev/shm is shared), or records wait",
+            "another program fills it (/dev/shm is shared), or records wait",
             NO_AGENT,
         ),
         [Query(f"bottomk(10, tachoscope_agent_spool_free_bytes{{{where}}})", "{{instance}}")],

@@ -24,7 +24,7 @@ def watch(policy: Policy) -> list[PlacedPanel]:
             PanelText(
                 "Time since a cycle of the watch last ended.",
                 "below two minutes",
-                "it is gone, or cannot read its store; its alerts cannot fire meanwhile",
+                "it has stopped, or cannot read its store; its alerts cannot fire meanwhile",
                 _NO_WATCH,
             ),
             Query(f"time() - max({WATCH_LAST_CYCLE.name}{{{WHERE}}})"),

@@ -22,7 +22,7 @@ _NO_STEP = "no step was done"
 
 
 def board(policy: Policy) -> Board:
-    """Return the board."""
+    """Return the board on one training job."""
     return Board(
         uid=board_uid("training"),
         title="Job",

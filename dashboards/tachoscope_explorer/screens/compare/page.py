@@ -26,7 +26,7 @@ def show(context: Context) -> None:
     jobs = sorted(sources.job_times(url), key=lambda name: -sources.job_times(url)[name])
     given = [GIVEN] if recordings(context.settings, GIVEN) else []
     if not jobs and not given:
-        nothing("The store holds no job yet. Run something first: `tachoscope run -- python train.py`, or `tachoscope demo`.")
+        nothing("The store contains no job yet. Run something first: `tachoscope run -- python train.py`, or `tachoscope demo`.")
         return
     job, baseline = _sides(context, [*jobs, *given])
     view = replace(context.view, job=job, baseline=baseline)
@@ -61,7 +61,7 @@ def _sides(context: Context, jobs: list[str]) -> tuple[str, str]:
             others,
             view.baseline,
             "compare-baseline",
-            none="choose what to compare it with" if others else "there is no other run",
+            none="choose what to compare it with" if others else "no other run",
             words=lambda name: f"{name} (similar name)" if name in same else name,
         )
     return job, baseline

@@ -165,4 +165,4 @@ def _made_of(report: Report, baseline: Report, one: Comparison) -> None:
         st.caption("The same, as far as it was recorded: code, data, image and hyper-parameters.")
     else:
         unknown = " and ".join(name for name, side in (("this run", report), ("the baseline", baseline)) if not side.lineage)
-        st.caption(f"Not known of {unknown}: nothing of what it was made of was recorded.")
+        st.caption(f"Unknown for {unknown}: its code, data and hyper-parameters were not recorded.")

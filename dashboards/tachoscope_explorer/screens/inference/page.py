@@ -119,7 +119,7 @@ def _outcomes(seen: ServiceWindow, serving: Serving) -> None:
         st.markdown(f"{escape_markdown(name)}: {escape_markdown(told)}")
     if seen.unknown:
         told = ", ".join(f"{count:,} {outcome!r}" for outcome, count in seen.unknown.items())
-        st.warning(escape_markdown(f"ended in ways that this version does not know: {told}"))
+        st.warning(escape_markdown(f"ended with outcomes unknown to this version: {told}"))
 
 
 def _latencies(serving: Serving) -> None:
@@ -128,7 +128,7 @@ def _latencies(serving: Serving) -> None:
         dict(zip(("time", *serving_words.LATENCY_HEAD[1:]), serving_words.latency(row), strict=True)) for row in serving.latencies
     ]
     if not rows:
-        nothing("No request was worked on in this window, so there are no latencies.")
+        nothing("No requests were processed in this window, so no latencies were measured.")
         return
     table(pd.DataFrame(rows), "latencies")
     st.caption("The mean is exact; a quantile lies between two bounds.")
@@ -138,8 +138,8 @@ def _phases(context: Context, seen: ServiceWindow, span: Span | None) -> None:
     st.header("Where the time of requests goes")
     if not seen.states:
         nothing(
-            "No record says in which state a request was: records of clients do not, nor those of a server whose engine "
-            "was not told of."
+            "No record contains the states of requests. Records of clients lack them, and so do those of a server whose engine "
+            "is not instrumented."
         )
         return
     key = "phases" if span is None else f"phases-{span[0]:.0f}-{span[1]:.0f}"

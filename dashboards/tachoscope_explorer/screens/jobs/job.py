@@ -55,7 +55,7 @@ def _choose(context: Context) -> None:
     st.title("Job")
     times = sources.job_times(context.settings.store_url)
     if not times:
-        nothing("The store holds no job yet: `tachoscope run -- python train.py` makes one, and `tachoscope demo` a short one.")
+        nothing("The store contains no job yet: `tachoscope run -- python train.py` makes one, and `tachoscope demo` a short one.")
         return
     names = sorted(times, key=lambda name: -times[name])
     chosen = st.selectbox("Job", names, index=None, placeholder="Choose a job; the newest is first")

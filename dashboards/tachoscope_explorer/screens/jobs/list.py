@@ -240,8 +240,6 @@ def _traces(context: Context) -> None:
 
 
 def _empty(url: str) -> None:
-    nothing(
-        f"The store {escape_markdown(redact(url))} holds no job yet. A demonstration fills it in a minute; then your own training:"
-    )
+    nothing(f"The store {escape_markdown(redact(url))} contains no job yet. Fill it with a demonstration, then with your training:")
     commands = f"tachoscope demo --store {redact(url)}\ntachoscope run --store {redact(url)} -- python train.py"
     st.code(commands, language="bash", wrap_lines=True)

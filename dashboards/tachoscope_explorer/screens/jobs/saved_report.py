@@ -31,7 +31,7 @@ def show(context: Context, why: TachoscopeError) -> None:
     except TachoscopeError as error:
         problem(error)
         return
-    nothing(f"There are no records of this job; this is a report that was saved of it: {escape_markdown(path.rsplit('/', 1)[-1])}")
-    st.caption("Without records there are no figures over time.")
+    nothing(f"This job has no records; this is a saved report of it: {escape_markdown(path.rsplit('/', 1)[-1])}")
+    st.caption("Values over time need records.")
     show_findings(context, report)
     job_facts.show(report)

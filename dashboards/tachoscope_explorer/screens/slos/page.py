@@ -173,7 +173,7 @@ def _objective(context: Context, objective: Objective, budget: Budget) -> None:
 def _offenders(context: Context, objective: Objective, budget: Budget) -> None:
     st.subheader("Who spent it")
     if not budget.offenders:
-        nothing("Nothing was bad in that time, or what was bad cannot be told apart by job, service, host or shard.")
+        nothing("No events were bad in that time, or the bad events have no job, service, host or shard.")
         return
     st.caption(slo_words.offenders_title(objective, budget))
     rows = [

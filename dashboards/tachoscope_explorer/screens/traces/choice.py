@@ -51,7 +51,7 @@ def recording(context: Context) -> Recording | None:
     if wanted and wanted not in jobs:
         jobs = [wanted, *jobs]  # what a part of the explorer beside the store offers, or what is gone: `recordings` knows
     if not jobs:
-        nothing(f"There is no job in the store, and no trace was named. {_HOW}")
+        nothing(f"The store contains no job, and no trace is given. {_HOW}")
         return None
     job = left.selectbox(
         "Job", jobs, index=jobs.index(wanted) if wanted else None, key=f"trace-job-{wanted}", format_func=_job_name

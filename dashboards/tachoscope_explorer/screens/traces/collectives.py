@@ -34,7 +34,7 @@ def show(recording: Recording, events: int, one: FileExtent | None) -> None:
         if job is not None:
             _across(job)
     else:
-        nothing("Waiting and transfer are told apart by comparing ranks; this recording has one.")
+        nothing("Separating waiting from transfer requires several ranks; this recording has one.")
     if one is not None:
         groups = _of_rank(str(one.path), signature(one.path))
         st.markdown("**This rank, by process group and kind**; durations hold the wait for later ranks")

@@ -40,11 +40,11 @@ def _tables(path: str, signature: str) -> tuple[pd.DataFrame, pd.DataFrame]:  # 
 def show(one: FileExtent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts are called
     """Show the critical path through a rank's steps."""
     if not one.events:
-        nothing("The trace holds no event.")
+        nothing("The trace contains no event.")
         return
     categories, names = _tables(str(one.path), signature(one.path))
     if not len(categories):
-        nothing("The trace holds no step with a length, so there is no path through one.")
+        nothing("The trace contains no step with a duration, so no critical path can be computed.")
         return
     st.caption(
         "Only what is on this path makes the run longer; fixing anything else gains nothing. Its parts sum to the steps' time."

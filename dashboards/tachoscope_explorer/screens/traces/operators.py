@@ -35,7 +35,7 @@ def show(one: FileExtent, zero_ns: int) -> None:  # noqa: ARG001  # as all parts
     key = str(one.path), signature(one.path)
     operators, modules = _tables(*key)
     if not (operators["count"] > 0).any():
-        nothing("This trace holds no operators: record with `ProfilerActivity.CPU` in addition to the device's activity.")
+        nothing("This trace contains no operators: record with `ProfilerActivity.CPU` in addition to the device's activity.")
         return
     has_device = bool(operators["total_device_ns"].any())
     side = st.segmented_control(

@@ -9,15 +9,15 @@ from tachoscope_explorer.page.widgets import table
 
 MOST_ROWS = 500
 _MEANINGS = {
-    "late collectives": "Those in which somebody waited for longer than the clocks' error.",
+    "late collectives": "Collectives in which a rank waited for longer than the clock error.",
     "last collectives": "Those of the late ones in which this rank came last.",
-    "shortest collectives": "Those of these in which its own collective was the shortest too: the same, told without any clock.",
+    "shortest collectives": "Those of them in which its own collective was also the shortest, which does not depend on clocks.",
     "last steps": "Steps in which this rank delayed the group most.",
     "delay, ms": "What would be gained if this rank came when the next to last does.",
     "waited, ms": "Mean wait of the others for it.",
     "waited at first, ms": "Of that in the first collective, where a recording that began late looks the same.",
     "coverage, %": "Its part of the delays of all ranks.",
-    "chance, %": "At most so likely is it that some rank is last so often when all are equally likely to be.",
+    "chance, %": "Upper bound of the probability that any rank is last this often if all ranks are equal.",
 }
 """What a heading does not say by itself."""
 

@@ -43,7 +43,7 @@ def overview(context: Context, found: Ranks, rank: int | None, window: TraceWind
     if not together:
         st.caption("The clocks of these ranks cannot be compared: each rank is drawn from its own first event.")
     if not rows:
-        nothing("The trace holds no event with a duration.")
+        nothing("The trace contains no event with a duration.")
         return
     bins = len(rows[0][1].times)
     part = None if window == whole else window.milliseconds()

@@ -28,7 +28,7 @@ def show(context: Context) -> None:
     jobs = sorted(times, key=lambda name: -times[name])
     given = [GIVEN] if recordings(context.settings, GIVEN) else []
     if not jobs and not given:
-        nothing("The store holds no job yet. Run something first: `tachoscope run -- python train.py`, or `tachoscope demo`.")
+        nothing("The store contains no job yet. Run something first: `tachoscope run -- python train.py`, or `tachoscope demo`.")
         return
     job = choice("Run", [*jobs, *given], context.view.job, "what-if-job", none="choose a run")
     view = replace(context.view, job=job, part="")

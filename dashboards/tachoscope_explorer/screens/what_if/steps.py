@@ -84,15 +84,15 @@ def _wanted(view: View, asked: WhatIf, report: Report) -> tuple[list[Removal], l
         found = [removal_of(text) for text in texts]
         known = asked.known([one for one in found if one is not None])
         wrong = [text for text, one in zip(texts, found, strict=True) if one not in known]
-        return known, [f"the address asks to take out {text[:60]!r}, which this run has not" for text in wrong]
+        return known, [f"the address asks to take out {text[:60]!r}, which this run does not have" for text in wrong]
     if not view.class_:
         return [], []
     title = BY_SLUG[view.class_].title if view.class_ in BY_SLUG else ""
     if not title:
-        return [], [f"the address names the class {view.class_[:60]!r}, which there is not"]
+        return [], [f"the address names the class {view.class_[:60]!r}, which does not exist"]
     finding = next((one for one in report.findings if one.class_ == view.class_), None)
     if finding is None:
-        return [], [f"{title!r} was not found in this run: there is nothing of it to take out"]
+        return [], [f"{title!r} was not found in this run, so it cannot be removed"]
     known = asked.of_finding(finding)
     return known, [] if known else [f"{title!r} is not a state or rank that could be taken out of the steps"]
 
@@ -108,7 +108,7 @@ def _ticked(offers: Sequence[Offer], wanted: Sequence[Removal]) -> list[Removal]
         chosen += [one for one in everything if one.rank is None and _tick(one, offered.get(one), wanted=one in wanted)]
     with right:
         ranks = [one for one in everything if one.rank is not None]
-        st.markdown("**Ranks that are no later than the usual one**")
+        st.markdown("**Ranks at the speed of the usual rank**")
         if not ranks:
             st.caption("No rank is later than the others by more than a hundredth of a step.")
         chosen += [one for one in ranks if _tick(one, offered.get(one), wanted=one in wanted)]
@@ -137,7 +137,7 @@ def _baseline(context: Context, view: View) -> str:
         likely,
         view.baseline,
         "what-if-baseline",
-        none="none" if likely else "there is no other run",
+        none="none" if likely else "no other run",
     )
 
 
@@ -212,8 +212,8 @@ def _limits() -> None:
         st.markdown(
             "A step lasts as long as its latest rank's own time and the transfer. Each step is put together again without "
             "what is ticked: on **all ranks** the whole state is gone; of a **single rank** only what it has beyond the "
-            "usual rank (the lower median). The wait then goes to the rank that is latest without it, so no answer is a mere "
-            "subtraction, and nobody saves more by fixing ranks than somebody waited. It does not know what else would "
-            "change: a loader that nobody waits for still needs its cores. The compute share is the computing that is "
+            "usual rank (the lower median). The wait then goes to the rank that is latest without it, so results are not simple "
+            "subtractions, and fixing ranks saves at most what other ranks waited. It does not know what else would "
+            "change: a loader without waiters still needs its cores. The compute share is the computing that is "
             "left over the time that is left."
         )

@@ -104,7 +104,7 @@ def test_a_trace_that_is_gone_is_said_to_be(client: Client, trace: Path, monkeyp
     token = perfetto.token_for("one", trace)
     trace.unlink()
 
-    assert client.get(f"/perfetto/trace/{token}/rank-0.json").text == "the trace is gone"
+    assert client.get(f"/perfetto/trace/{token}/rank-0.json").text == "the trace was removed"
 
 
 def test_the_address_is_that_of_the_page_as_the_browser_knows_it() -> None:

@@ -16,7 +16,7 @@ from tachoscope_node.gpu.nvml import driver as nvml
 def test_a_machine_without_the_library_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "LIBRARY", "libnvidia-none.so.1")  # a test before may have loaded the fake one by its name
 
-    with pytest.raises(NotSupportedError, match=r"there is no NVIDIA driver: libnvidia-none\.so\.1: .*; in a container mount"):
+    with pytest.raises(NotSupportedError, match=r"no NVIDIA driver found: libnvidia-none\.so\.1: .*; in a container, mount"):
         nvml.load()
 
 
