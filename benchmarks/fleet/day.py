@@ -1,8 +1,8 @@
 """Whether the objectives have a value at each evaluation of a day in which nodes restart, are away and join, and jobs start again.
 
 A day of scrapes of a small fleet is written into a real Prometheus in minutes, with markers where a series ends, as a scrape writes
-them. Then Prometheus is asked for the total events of each objective at each evaluation of the day, from raw series. The exit
-status is 1 when an objective lacks one.
+them. Then the rules of each objective are evaluated at each evaluation of the day, in their order, and what they record is written
+into the same server. Last it is asked for the recorded events. The exit status is 1 when an objective lacks a value.
 
     python -m benchmarks.fleet.day                    # 25 nodes, 24 hours, some two minutes
     python -m benchmarks.fleet.day --hours 4          # a look
@@ -23,10 +23,11 @@ from benchmarks.fleet.schedule import CYCLE_SCRAPES, GROUP, Schedule
 from benchmarks.fleet.simulator import fleet_of
 from benchmarks.fleet_series import Labels, Planted, names_in, series_of
 from benchmarks.remote_write import Floats, Sender, encoded
-from benchmarks.server_process import ServerProcess
-from benchmarks.slo_rules import ALERTS, running
+from benchmarks.slo_rules import ALERTS, Server, running
 
-from tachoscope_alerts.compile.sli_expressions import parts, total_events
+from tachoscope_alerts.compile.rules import Rule, groups
+from tachoscope_alerts.compile.sli_expressions import BAD, PARTS, TOTAL, recorded
+from tachoscope_alerts.spec import files, policy
 from tachoscope_alerts.spec.burn_rate_windows import HOUR, Timing, duration
 from tachoscope_alerts.spec.openslo import load
 from tachoscope_alerts.spec.slo import Slices, Slo
@@ -76,15 +77,42 @@ def _add(sender: Sender, labels: Labels, times: Floats, values: Floats) -> None:
         sender.add(labels, encoded(times[written], values[None, written])[0])
 
 
-def gaps(server: ServerProcess, slo: Slo, timing: Timing, begin: float, end: float) -> list[float]:
-    """Return the evaluations of a time at which an objective has no total events, in Unix seconds."""
-    expected, found = np.arange(begin, end, timing.interval), set[float]()
-    for first in range(0, expected.size, MOST_POINTS):
-        part = expected[first : first + MOST_POINTS]
-        query = f"count({total_events(slo, timing)})"
-        asked = {"start": f"{part[0]:.0f}", "end": f"{part[-1]:.0f}", "step": f"{timing.interval:g}"}
-        found |= {float(at) for row in server.ask("query_range", query=query, **asked)["result"] for at, _ in row["values"]}
-    return [at for at in expected.tolist() if at not in found]
+def rules_of_events(slo: Slo, timing: Timing) -> list[Rule]:
+    """Return the rules of an objective that record its events of the moment and what these are made of, in their order."""
+    first, *_ = groups(slo, policy.load(files.path_of("policy.yaml")), timing)
+    return [rule for rule in first["rules"] if rule.get("record") in {*PARTS, TOTAL, BAD}]
+
+
+def record(server: Server, sender: Sender, rules: Sequence[Rule], times: Floats) -> None:
+    """Write what rules record at some times. Each reads what those before it recorded, as in a group of a server."""
+    for rule in rules:
+        for labels, found in _evaluated(server, rule["expr"], times):
+            there = ~np.isnan(found)
+            _add(sender, {**labels, **rule["labels"], "__name__": rule["record"]}, times, _with_ends(found, there))
+        sender.flush()
+
+
+def _evaluated(server: Server, expression: str, times: Floats) -> list[tuple[Labels, Floats]]:
+    """Return the values of an expression at evenly spaced times, by labels; nan where it has none."""
+    found: dict[tuple[tuple[str, str], ...], Floats] = {}
+    step = float(times[1] - times[0])
+    for first in range(0, times.size, MOST_POINTS):
+        part = times[first : first + MOST_POINTS]
+        span = {"start": f"{part[0]:.0f}", "end": f"{part[-1]:.0f}", "step": f"{step:g}"}
+        for row in server.ask("query_range", query=expression, **span)["result"]:
+            values = found.setdefault((*sorted(row["metric"].items()),), np.full(times.size, np.nan))
+            asked_at, answers = np.array(row["values"], dtype=np.float64).T
+            values[np.rint((asked_at - times[0]) / step).astype(int)] = answers
+    return [(dict(labels), values) for labels, values in found.items()]
+
+
+def gaps(server: Server, slo: Slo, times: Floats) -> list[float]:
+    """Return the evaluations at which an objective has no recorded events, total or bad, in Unix seconds."""
+    there = np.zeros(times.size, dtype=bool)
+    for _, found in _evaluated(server, f"count({recorded(TOTAL, slo)}) and count({recorded(BAD, slo)})", times):
+        there |= ~np.isnan(found)
+    missed: list[float] = times[~there].tolist()
+    return missed
 
 
 def _warm(slo: Slo, timing: Timing) -> float:
@@ -96,13 +124,15 @@ def _warm(slo: Slo, timing: Timing) -> float:
 
 def missing(schedule: Schedule, slos: Sequence[Slo], timing: Timing, hours: float, folder: Path) -> dict[str, list[float]]:
     """Return the evaluations in hours of a schedule, from its begin on, at which each objective lacks a value, in Unix seconds."""
-    names = names_in([expression for slo in slos for expression in (*parts(slo, timing).values(), total_events(slo, timing))])
+    rules = {slo.name: rules_of_events(slo, timing) for slo in slos}
+    times = np.arange(schedule.begin, schedule.begin + hours * HOUR, timing.interval)
     with running(folder) as server:
         sender = Sender(server.port)
-        write_day(sender, schedule, names, timing, hours)
+        write_day(sender, schedule, names_in(rule["expr"] for own in rules.values() for rule in own), timing, hours)
         print(f"{sender.series:,} series, {sender.samples / 1e6:.1f} million samples of {hours:g} hours", file=sys.stderr)
-        end = schedule.begin + hours * HOUR
-        return {slo.name: gaps(server, slo, timing, schedule.begin + _warm(slo, timing), end) for slo in slos}
+        for own in rules.values():
+            record(server, sender, own, times)
+        return {slo.name: gaps(server, slo, times[times >= schedule.begin + _warm(slo, timing)]) for slo in slos}
 
 
 def main() -> None:

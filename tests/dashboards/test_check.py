@@ -9,10 +9,12 @@ import pytest
 
 from board_making import KNOWN, POLICY, SLOS, Json, made, panel, read
 from helpers import REPOSITORY
-from tachoscope_alerts.compile import event_alerts
+from tachoscope_alerts.compile import event_alerts, recordings
+from tachoscope_alerts.spec import files
 from tachoscope_dashboards.boards.all import boards
 from tachoscope_dashboards.check import Surroundings, check, rule_names
 from tachoscope_dashboards.lint import board_json
+from tachoscope_dashboards.lint.expressions import board_expressions, parseable
 from tachoscope_dashboards.lint.lint import EXCEPTIONS, Excepted, exceptions
 from tachoscope_dashboards.lint.tachoscope_rules import HOUSE
 from tachoscope_dashboards.parts.grafana_json import to_json
@@ -37,6 +39,14 @@ def suite() -> Surroundings:
 
 def test_the_boards_of_the_suite_check_clean_and_those_that_alerts_link_to_are_there(suite: Surroundings) -> None:
     assert "\n".join(map(str, check(suite.ours, suite, exceptions_at=str(EXCEPTIONS)))) == ""
+
+
+def test_a_board_reads_each_series_that_is_recorded_for_boards_only(suite: Surroundings) -> None:
+    known = recordings.load(files.path_of("recordings.yaml"))
+    asked = [parseable(one.expr) for board in suite.ours for one in board_expressions(board)]
+
+    unread = {one.name for one in known if one.boards_only} - {one.name for one in recordings.needed(asked, known)}
+    assert unread == set()
 
 
 @pytest.mark.bar  # a speed
