@@ -30,7 +30,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "node"))
 
 from benchmarks.four_mouths import asking
-from benchmarks.four_mouths.asking import Said
+from benchmarks.four_mouths.asking import HungInPrometheus, Said
 from benchmarks.four_mouths.playing import Played, Player, recorded
 
 from processes import AgentProcess, free_port, prometheus, s3_environment, s3_server
@@ -112,11 +112,11 @@ class Watching:
         while not self._stop.wait(0.5):
             for job in self._jobs:
                 with contextlib.suppress(OSError):
-                    said, ranks = asking.watch(self.url, job)
+                    said, hang = asking.watch(self.url, job)
                     if said.seconds:  # a job that ended leaves the list after two minutes
                         self.said[job] = said
-                    if ranks is not None:
-                        self.hangs.setdefault(job, set()).update(ranks)
+                    if hang is not None:
+                        self.hangs.setdefault(job, set()).update(hang.ranks)
 
 
 def answers(runs: list[Played], folder: Path, store: str, *, s3: bool, restart: bool) -> dict[str, Answers]:
@@ -161,8 +161,8 @@ def _asked(
     for job, one in found.items():
         one.said |= {"agent": of_agent.get(job, Said()), "Prometheus": of_prometheus.get(job, Said())}
         one.said["API"] = watch.said.get(job, Said())
-        counted, told = hangs.get(job, (False, False))
-        one.hung |= {"agent": _word(counted), "Prometheus": _word(told)}
+        of_job = hangs.get(job, HungInPrometheus())
+        one.hung |= {"agent": f"{of_job.times} times", "Prometheus": "yes" if of_job.told else "no"}
         one.hung["API"] = f"ranks {sorted(watch.hangs[job])}" if job in watch.hangs else "no"
     time.sleep(flush_seconds)
     until, left = time.monotonic() + _SHIP_SECONDS, list(runs)
@@ -182,10 +182,6 @@ def _told_all(found: Answers, store: str, run: Played) -> bool:
     found.source = report["life"]["ledger"] if "life" in report else report.get("error", "")
     found.source += f", {count} of {len(run.rows)} records" if count != len(run.rows) else ""
     return found.source == "agents"
-
-
-def _word(hung: bool) -> str:
-    return "yes" if hung else "no"
 
 
 def table(found: dict[str, Answers], runs: list[Played], tolerance: float) -> tuple[str, int]:

@@ -19,6 +19,7 @@ from tachoscope_core.metrics.training import (
     JOB_EFFECTIVE_SECONDS,
     JOB_HELD_SECONDS,
     JOB_TIME_SECONDS,
+    TIME_SECONDS,
     TRAINING_STATES,
 )
 
@@ -29,6 +30,29 @@ class Said:
 
     seconds: dict[str, float] = field(default_factory=dict)
     ettr: float = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Hung:
+    """A hang that the watch tells of: the ranks that are stuck, none: not known; and since when no step ended, Unix seconds."""
+
+    ranks: list[int]
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class HungInPrometheus:
+    """What Prometheus has of the hangs of a job.
+
+    Attributes:
+        times: how many its agents counted. told: whether the watch told of one.
+        since: Unix seconds when the last of its ranks began to hang, in a job that hangs for the first time: a usual step after
+            its last step; nan where no agent tells it now.
+    """
+
+    times: int = 0
+    told: bool = False
+    since: float = float("nan")
 
 
 def ettr_of(seconds: dict[str, float]) -> float:
@@ -76,25 +100,35 @@ def _said(by_name: dict[str, dict[tuple[str, str], float]]) -> dict[str, Said]:
     return {job: Said(seconds[job], effective[job, ""] / held[job, ""] if held.get((job, "")) else float("nan")) for job in jobs}
 
 
-def watch(url: str, job: str) -> tuple[Said, list[int] | None]:
-    """Return what the watch's API says of a job, and the ranks that it hangs at; None: it does not hang."""
+def watch(url: str, job: str) -> tuple[Said, Hung | None]:
+    """Return what the watch's API says of a job, and its hang; None: it does not hang."""
     try:
         with urllib.request.urlopen(f"{url}/v1/jobs/{job}", timeout=60) as answer:
             view = json.load(answer)
     except urllib.error.HTTPError:
         return Said(), None
-    seconds = _whole(view["state_seconds"])
-    ranks = None if view["hang"] is None else [] if view["hang"]["ranks"] == "all" else view["hang"]["ranks"]
-    return Said(seconds, ettr_of(seconds)), ranks
+    seconds, hang = _whole(view["state_seconds"]), view["hang"]
+    said = Said(seconds, ettr_of(seconds))
+    if hang is None:
+        return said, None
+    return said, Hung([] if hang["ranks"] == "all" else hang["ranks"], view["looked"] - hang["seconds_per_step"])
 
 
-def hangs_in_prometheus(port: int) -> dict[str, tuple[bool, bool]]:
-    """Return of each job whether agents counted a hang, and whether the watch told of one, as Prometheus has it."""
-    counted = ask_prometheus(port, "query", query=f"max by (training_job) (last_over_time({HANGS.name}[1h])) > 0")["result"]
-    query = 'max by (training_job) (max_over_time(tachoscope_bottleneck_ratio{class="hang"}[1h])) > 0'
-    told = ask_prometheus(port, "query", query=query)["result"]
-    of_agents, of_watch = ({one["metric"]["training_job"] for one in found} for found in (counted, told))
-    return {job: (job in of_agents, job in of_watch) for job in of_agents | of_watch}
+def hangs_in_prometheus(port: int) -> dict[str, HungInPrometheus]:
+    """Return what Prometheus has of the hangs of each job that ever hung."""
+
+    def by_job(query: str) -> dict[str, float]:
+        found = ask_prometheus(port, "query", query=f"max by (training_job) ({query}) > 0")["result"]
+        return {one["metric"]["training_job"]: float(one["value"][1]) for one in found}
+
+    hung = f'{TIME_SECONDS.name}{{state="hung"}}'
+    counted = by_job(f"last_over_time({HANGS.name}[1h])")
+    told = by_job('max_over_time(tachoscope_bottleneck_ratio{class="hang"}[1h])')
+    since = by_job(f"timestamp({hung}) - ({hung} > 0)")
+    return {
+        job: HungInPrometheus(round(counted.get(job, 0.0)), job in told, since.get(job, float("nan")))
+        for job in counted.keys() | told.keys()
+    }
 
 
 def _whole(seconds: dict[str, float]) -> dict[str, float]:

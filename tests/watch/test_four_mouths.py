@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from watched_jobs import Phases, PlantedJob, even, slow_input
 
 RANKS = 4
 HANG_SECONDS = "8"
+STEP_SECONDS = 1.0
 
 
 def pausing(step: int, rank: int) -> dict[str, float]:
@@ -49,6 +52,8 @@ class Standing:
 
     def __init__(self, job: Played, spool: Path) -> None:
         self._writers, self._last = written(job, spool), {row.writer: row for row in job.rows}
+        moved = time.time() - job.rows[-1].time  # as they are written: the last record is of now
+        self.last_step = moved + max(row.time for row in job.rows if isinstance(row, records.StepDone))
 
     def beat(self) -> None:
         for writer, last in self._last.items():
@@ -59,6 +64,12 @@ class Standing:
     def close(self) -> None:
         for spooled in self._writers.values():
             spooled.close()
+
+
+def scraped(agent: int, watch: str) -> list[dict[str, Any]]:
+    """Return what a Prometheus is to scrape: an agent by its port, and a watch by its address."""
+    targets = {"agent": f"127.0.0.1:{agent}", "tachoscope-watch": watch.removeprefix("http://")}
+    return [{"job_name": name, "static_configs": [{"targets": [target]}]} for name, target in targets.items()]
 
 
 def hangs_of(report: dict[str, Any]) -> list[Any]:
@@ -94,17 +105,14 @@ def test_seconds_by_state_ettr_and_the_rank_at_which_a_job_hangs_are_the_same_wh
                 spooled.close()
         stuck = Standing(planted(tmp_path / "planted", "stuck", stands=True), tmp_path / "spool")
 
-        def hangs_at() -> Any:
+        def hangs_at() -> list[int]:
             stuck.beat()
-            return asking.watch(url, "stuck")[1]
+            hang = asking.watch(url, "stuck")[1]
+            return [] if hang is None else hang.ranks
 
         assert wait_for(hangs_at, pause=0.5) == [1]
-        scraped = [
-            {"job_name": name, "static_configs": [{"targets": [target]}]}
-            for name, target in (("agent", f"127.0.0.1:{port}"), ("tachoscope-watch", url.removeprefix("http://")))
-        ]
-        with prometheus(tmp_path, *scraped) as api:
-            wait_for(lambda: hangs_at() == [1] and asking.hangs_in_prometheus(api).get("stuck", (False, False))[1], pause=0.5)
+        with prometheus(tmp_path, *scraped(port, url)) as api:
+            wait_for(lambda: hangs_at() == [1] and asking.hangs_in_prometheus(api)["stuck"].told, pause=0.5)
             wait_for(lambda: hangs_of(asking.terminal(store, "stuck")[1]) == [[1]], pause=0.5)
             assert set(asking.hangs_in_prometheus(api)) == {"stuck"}
             wait_for(lambda: {job.job for job in ended} <= set(asking.prometheus(api)), pause=0.5)
@@ -116,3 +124,35 @@ def test_seconds_by_state_ettr_and_the_rank_at_which_a_job_hangs_are_the_same_wh
                 for said in (page[job.job], stored[job.job], asking.watch(url, job.job)[0]):
                     assert {"ettr": said.ettr, **said.seconds} == as_pytest_compares(terminal)
         stuck.close()
+
+
+def test_a_hang_counts_once_and_keeps_its_rank_and_begin_when_agent_and_watch_are_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACHOSCOPE_HANG_SECONDS", HANG_SECONDS)
+    store, ports = tmp_path / "store", (free_port(), free_port())
+    url = f"http://127.0.0.1:{ports[1]}"
+    job = planted(tmp_path / "planted", "stuck", stands=True)
+    with (
+        agent_process(tmp_path, port=ports[0], sample_seconds=0) as agent,
+        prometheus(tmp_path, *scraped(ports[0], url)) as api,
+        contextlib.closing(Standing(job, tmp_path / "spool")) as stuck,
+    ):
+
+        def is_told() -> bool:
+            """Whether all tell of the one hang of rank 1, since the last step; a usual step more by the agent's metrics."""
+            stuck.beat()
+            hang, counted = asking.watch(url, "stuck")[1], asking.hangs_in_prometheus(api)["stuck"]
+            assert hang is not None and hang.ranks == [1]
+            begins = [hang.since - stuck.last_step, counted.since - stuck.last_step - STEP_SECONDS]
+            return (counted.times, counted.told) == (1, True) and all(abs(begin) < 3.0 for begin in begins)
+
+        for _ in range(2):
+            with watching(store, "--port", str(ports[1]), hang_seconds=HANG_SECONDS):
+                # Once the agent watches the job again, it has judged it again.
+                wait_for(lambda: re.search(r"""tachoscope_job_active\{[^}]*"stuck"[^}]*} 1""", agent.get("/metrics")))
+                wait_for(is_told, pause=0.5)
+                assert asking.hangs_in_prometheus(api)["stuck"].times == 1
+                agent.kill()
+            agent.start()
+        wait_for(lambda: hangs_of(asking.terminal(str(store), "stuck")[1]) == [[1]], pause=0.5)

@@ -124,6 +124,10 @@ class JobWatch:
         self._recent.extend(step_seconds)
         self.exits.follow(process.writer, process.pid)
 
+    def told_before(self, hung_at: float) -> None:
+        """Take that the hang after a step that ended then, seconds of the monotonic clock, is known: it is told of once."""
+        self._hung_at = hung_at
+
     def mark_alive(self, unix_seconds: float) -> None:
         """Mark every process that has not exited as alive."""
         for process in self.processes.values():

@@ -64,6 +64,7 @@ def judged(job: Job, record: records.Record) -> None:
             job.ending.process_failed(record.failed_attempt, record.reason)
         case records.WorkerHung():
             job.hangs += 1
+            job.hung_at = job.last_end
         case records.PreemptionNotice():
             job.ending.told = True
 

@@ -110,6 +110,8 @@ class StandInLauncher:
         watch = JobWatch(self._hang_seconds)
         for rank in running:
             watch.add(_process(rank, now, unix_seconds), [wall for wall, _ in rank.recent])
+        if job.hung_at is not None and job.hung_at == job.last_end:
+            watch.told_before(job.hung_at)
         began = min((rank.began for rank in running if rank.began is not None), default=None)
         held = self._held[job.name] = _HeldJob(self._records(job), watch)
         held.records.write(

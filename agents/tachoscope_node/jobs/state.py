@@ -135,7 +135,8 @@ class Job(msgspec.Struct):
         shards_quarantined: data shards on its quarantine list; None: nothing is known of any shard.
         open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
         step_slowdown, regularity: steps over the usual one, and what is usual. integrity: what checks of its numbers found, None:
-            it is not checked. hangs: that were noticed on the node. ending: what was heard of the end of its attempt.
+            it is not checked. hangs: that were noticed on the node. hung_at: when the last step before the newest of them ended, by
+            the monotonic clock. ending: what was heard of the end of its attempt.
         began: when this agent started to count it, Unix seconds. events: number of its records that are not measurements.
     """
 
@@ -168,6 +169,7 @@ class Job(msgspec.Struct):
     regularity: Regularity = msgspec.field(default_factory=Regularity)
     integrity: Integrity | None = None
     hangs: int = 0
+    hung_at: float | None = None
     ending: AttemptEnding = msgspec.field(default_factory=AttemptEnding)
     began: int = 0
     events: int = 0
@@ -180,6 +182,11 @@ class Job(msgspec.Struct):
 
     def running(self) -> list[Rank]:
         return [rank for rank in self.ranks.values() if not rank.ended]
+
+    @property
+    def last_end(self) -> float | None:
+        """When the newest step of a rank that runs ended, by the monotonic clock; None: none did a step."""
+        return max((rank.last_end for rank in self.running() if rank.last_end is not None), default=None)
 
     def recovered(self, seconds: float) -> None:
         """The job does new steps again, `seconds` after it failed."""

@@ -143,11 +143,32 @@ def test_a_hang_that_lasts_over_the_absence_of_the_agent_counts_once_and_whole(n
     node.passes(60, watched=False)
     node.agent_comes_back()
     assert node.seconds() == pytest.approx({"compute": 20.0, "hung": 105.0 - STEP_SECONDS})
+    assert node.agent.live.jobs["job"].hangs == 1
 
     node.clock.now += 1.0
     node.rank.step(forward=106.0)
     node.passes(1)
     assert node.seconds() == pytest.approx({"compute": 20.0 + STEP_SECONDS, "hung": 106.0 - STEP_SECONDS})
+    node.passes(60)
+    assert node.agent.live.jobs["job"].hangs == 2
+
+
+def test_a_hang_that_a_launcher_told_of_counts_once_when_the_agent_takes_over_the_job(node: Node) -> None:
+    launcher = Process(node.folder / "spool" / "run", rank=records.LAUNCHER_RANK)
+    launcher.clock, launcher.unix_clock = node.clock, node.unix
+    launcher.start()
+    node.steps(20)
+    node.passes(40)
+    launcher.write(records.WorkerHung, since_time=node.unix() - 40.0, step=20)
+    node.passes(1)
+    assert node.agent.live.jobs["job"].hangs == 1
+    launcher.spool.close()
+    node.passes(3)
+    node.rank.write(records.Heartbeat, step=20, phase="backward")  # it outlived its launcher
+    node.passes(30)
+
+    job = node.agent.live.jobs["job"]
+    assert (job.held, job.hangs) == (True, 1)
 
 
 @pytest.mark.parametrize("away", [False, True], ids=["seen by the agent", "while the agent is away"])
