@@ -11,7 +11,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "generators"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks import long_jobs
+from benchmarks.long_jobs.commands import run
+from benchmarks.long_jobs.job import make as make_long_job
 
 from making import job as planted
 from tachoscope_core.records import records
@@ -34,8 +35,8 @@ def fill(folder: Path, name: str) -> Path:
             slow = {**phases, "data_wait": 0.05 if number % 3 == 0 else 0.01}
             put(unfinished, f"train-{number:03d}", planted([[phases, slow]] * 60))
     elif name == "long":
-        long_jobs.make(unfinished, LONG_RANKS, LONG_HOURS)
-        long_jobs.run("store", "compact", "--at-rest", "0.001s", "--store", str(unfinished))
+        make_long_job(unfinished, LONG_RANKS, LONG_HOURS)
+        run("store", "compact", "--at-rest", "0.001s", "--store", str(unfinished))
     else:
         slow = {**phases, "forward": 0.045}
         put(unfinished, name, planted([[slow if rank == 3 else phases for rank in range(RANKS)]] * STEPS))

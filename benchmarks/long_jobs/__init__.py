@@ -1,0 +1,1 @@
+"""What a long job takes: to store, to compact and to judge."""
