@@ -42,9 +42,9 @@ def measure(root: Path, ranks: int, hours: float) -> list[str]:
     return rows
 
 
-def measure_sets(root: Path, ranks: int, hours: float) -> list[str]:
+def measure_sets(root: Path, ranks: int, hours: float, step_seconds: float) -> list[str]:
     """Return the row of the table about a job of that length that is compacted."""
-    steps = write_sets(root, ranks, hours)
+    steps = write_sets(root, ranks, hours, step_seconds)
     objects, bytes_ = stored(root)
     took = run("goodput", JOB, "--store", str(root))
     what = f"`goodput`, {steps / 1e6:.1f} million steps in {objects} objects, {bytes_ / 1e6:.0f} MB"
@@ -59,15 +59,20 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--hours", type=float, nargs="+", default=[4.0, 24.0])
     parser.add_argument("--sets", action="store_true", help="begin with what compaction leaves")
+    parser.add_argument("--step-seconds", type=float, default=STEP_SECONDS, help="with --sets")
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args(words)
     table = ["| job | command | seconds | of processors | most memory, MiB |", "|---|---|---|---|---|"]
     for hours in chosen.hours:
         with tempfile.TemporaryDirectory() as folder:
-            table += (measure_sets if chosen.sets else measure)(Path(folder), chosen.ranks, hours)
+            root = Path(folder)
+            if chosen.sets:
+                table += measure_sets(root, chosen.ranks, hours, chosen.step_seconds)
+            else:
+                table += measure(root, chosen.ranks, hours)
     about = (
-        f"A job of {chosen.ranks} ranks, steps of {STEP_SECONDS:g} s, a segment a rank and 5 minutes. It fails twice, and has "
-        "three faults, each for a twentieth of its time."
+        f"A job of {chosen.ranks} ranks, steps of {chosen.step_seconds:g} s, a segment a rank and 5 minutes. It fails twice, and "
+        "has three faults, each for a twentieth of its time."
     )
     text = f"{about}\n\n" + "\n".join(table)
     sys.stdout.write(text + "\n")

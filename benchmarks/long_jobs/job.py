@@ -31,23 +31,30 @@ _FAILS_AT, _DONE_AGAIN, _DOWN_SECONDS = (0.4, 0.7), 60, 300.0
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt of the job: its first step of the whole job, how many it does, and when it began, Unix seconds."""
+    """An attempt: its first step of the whole job, how many it does, when it began, Unix seconds, and how long a step takes."""
 
     number: int
     first: int
     steps: int
     begin: float
+    step_seconds: float
 
 
-def attempts(steps: int, end: float) -> list[Attempt]:
-    """Return the attempts of a job that does so many new steps until a time: two failures, after each the last steps again."""
+def steps_of(hours: float, step_seconds: float = STEP_SECONDS) -> int:
+    """Return how many steps a rank does in some hours."""
+    return round(hours * 3600 / step_seconds)
+
+
+def attempts(hours: float, step_seconds: float, end: float) -> list[Attempt]:
+    """Return the attempts of a job that does new steps until a time: two failures, after each the last steps again."""
+    steps = steps_of(hours, step_seconds)
     bounds = [0, *(round(part * steps) for part in _FAILS_AT), steps]
     found: list[Attempt] = []
     for number, (first, last) in enumerate(pairwise(bounds)):
         again = min(_DONE_AGAIN, first)
-        found.append(Attempt(number, first - again, last - first + again, 0.0))
+        found.append(Attempt(number, first - again, last - first + again, 0.0, step_seconds))
     for place in reversed(range(len(found))):
-        begin = end - found[place].steps * STEP_SECONDS
+        begin = end - found[place].steps * step_seconds
         found[place] = replace(found[place], begin=begin)
         end = begin - _DOWN_SECONDS
     return found
@@ -74,8 +81,8 @@ def segment(rank: int, ranks: int, attempt: Attempt, first: int, last: int, all_
         cpu = {name: round(value * (1 - 0.02 * chance.random())) for name, value in ns.items()}
         cpu |= {"backward": round(7e8 * (1 + 0.01 * chance.random())), "data_wait": round(1e6 * chance.random())}
         now = {
-            "time": attempt.begin + end * STEP_SECONDS + 1e-4 * chance.random(),
-            "monotonic_ns": round(end * STEP_SECONDS * 1e9),
+            "time": attempt.begin + end * attempt.step_seconds + 1e-4 * chance.random(),
+            "monotonic_ns": round(end * attempt.step_seconds * 1e9),
         }
         rows.append(
             records.StepDone(
@@ -125,7 +132,7 @@ def beginning(rank: int, ranks: int, attempt: Attempt) -> list[records.Record]:
 
 def end_of(rank: int, attempt: Attempt) -> records.JobEnded:
     """Return what a rank records after the last step of an attempt."""
-    seconds, status = attempt.steps * STEP_SECONDS, "completed" if attempt.number == len(_FAILS_AT) else "failed"
+    seconds, status = attempt.steps * attempt.step_seconds, "completed" if attempt.number == len(_FAILS_AT) else "failed"
     now = {"time": attempt.begin + seconds + 1e-4, "monotonic_ns": round(seconds * 1e9)}
     return records.JobEnded(**who_writes(rank, attempt), **now, seq=2 * attempt.steps + 2, steps=attempt.steps, status=status)
 
@@ -137,12 +144,12 @@ def writer(rank: int, attempt: int) -> str:
 
 def make(root: Path, ranks: int, hours: float) -> int:
     """Write a job that ended now into a store; return the bytes of its records as JSON lines."""
-    all_steps, bytes_ = round(hours * 3600 / STEP_SECONDS), 0
-    for attempt in attempts(all_steps, time.time()):
+    all_steps, bytes_ = steps_of(hours), 0
+    for attempt in attempts(hours, STEP_SECONDS, time.time()):
         for first in range(0, attempt.steps, FLUSH_STEPS):
             last = min(first + FLUSH_STEPS, attempt.steps)
-            written = attempt.begin + last * STEP_SECONDS + 1.0
-            day = time.strftime("%Y-%m-%d", time.gmtime(attempt.begin + first * STEP_SECONDS))
+            written = attempt.begin + last * attempt.step_seconds + 1.0
+            day = time.strftime("%Y-%m-%d", time.gmtime(attempt.begin + first * attempt.step_seconds))
             for rank in range(ranks):
                 folder = root / f"jobs/{JOB}/records/date={day}/host=node-{rank // 8}"
                 folder.mkdir(parents=True, exist_ok=True)

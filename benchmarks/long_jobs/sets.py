@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from benchmarks.long_jobs.job import FAULTS, FLUSH_STEPS, JOB, MEANS_NS, STEP_SECONDS, Attempt, attempts, beginning, end_of, writer
+from benchmarks.long_jobs.job import FAULTS, FLUSH_STEPS, JOB, MEANS_NS, Attempt, attempts, beginning, end_of, steps_of, writer
 
+from tachoscope_analyzers.compaction.days import MOST_STEPS
 from tachoscope_analyzers.records.beat_parquet import BeatWriter
 from tachoscope_analyzers.records.beat_table import BeatTable
 from tachoscope_analyzers.records.step_parquet import StepWriter
@@ -23,21 +24,21 @@ from tachoscope_core.records import records
 from tachoscope_core.storage.compacted import FORM, CompactedList, CompactedWriter
 from tachoscope_core.storage.store import Store
 
-_SET_STEPS = round(86_400 / STEP_SECONDS)
-_GROUP_STEPS = 600
-"""Of 64 ranks they are some 30 MB of JSON lines, after which compaction ends a row group."""
+_GROUP_ROWS = 38_400
+"""They are some 30 MB of JSON lines, after which compaction ends a row group."""
 _STEP_JSON_BYTES = 760
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def write_sets(root: Path, ranks: int, hours: float) -> int:
-    """Write a job that ended now into a store, a set a day; return how many steps its ranks did."""
-    store, all_steps, count = Store(str(root)), round(hours * 3600 / STEP_SECONDS), 0
-    for attempt in attempts(all_steps, time.time()):
-        for first in range(0, attempt.steps, _SET_STEPS):
-            last = min(first + _SET_STEPS, attempt.steps)
+def write_sets(root: Path, ranks: int, hours: float, step_seconds: float) -> int:
+    """Write a job that ended now into a store, at least a set a day; return how many steps its ranks did."""
+    store, all_steps, count = Store(str(root)), steps_of(hours, step_seconds), 0
+    set_steps = min(steps_of(24.0, step_seconds), MOST_STEPS // ranks)
+    for attempt in attempts(hours, step_seconds, time.time()):
+        for first in range(0, attempt.steps, set_steps):
+            last = min(first + set_steps, attempt.steps)
             _write_set(store, ranks, attempt, range(first, last), all_steps)
             count += ranks * (last - first)
     return count
@@ -46,8 +47,9 @@ def write_sets(root: Path, ranks: int, hours: float) -> int:
 def _write_set(store: Store, ranks: int, attempt: Attempt, steps: range, all_steps: int) -> None:
     step_file: StepWriter | None = None
     beat_file: BeatWriter | None = None
-    for first in range(steps.start, steps.stop, _GROUP_STEPS):
-        group = range(first, min(first + _GROUP_STEPS, steps.stop))
+    group_steps = _GROUP_ROWS // ranks
+    for first in range(steps.start, steps.stop, group_steps):
+        group = range(first, min(first + group_steps, steps.stop))
         ns = _nanoseconds(ranks, attempt, group, all_steps)
         table, beats = _steps(ranks, attempt, group, ns), _beats(ranks, attempt, group, ns["data_wait"])
         step_file, beat_file = step_file or StepWriter(table), beat_file or BeatWriter(beats)
@@ -57,7 +59,7 @@ def _write_set(store: Store, ranks: int, attempt: Attempt, steps: range, all_ste
     assert step_file is not None and beat_file is not None
     lines = [row for rank in range(ranks) for row in (beginning(rank, ranks, attempt) if not steps.start else [])]
     lines += [end_of(rank, attempt) for rank in range(ranks) if steps.stop == attempt.steps]
-    begin, until = (attempt.begin + one * STEP_SECONDS for one in (steps.start, steps.stop))
+    begin, until = (attempt.begin + one * attempt.step_seconds for one in (steps.start, steps.stop))
     holds = CompactedList(
         form=FORM,
         steps=ranks * len(steps),
@@ -98,7 +100,7 @@ def _nanoseconds(ranks: int, attempt: Attempt, steps: range, all_steps: int) -> 
     for since, until, late, phase, seconds in FAULTS:
         during = (since <= part) & (part < until)
         ns[phase][slice(None) if late is None else slice(late, late + 1), during] += round(seconds * 1e9)
-    ns["backward"] += round(STEP_SECONDS * 1e9) - sum(ns.values())
+    ns["backward"] += round(attempt.step_seconds * 1e9) - sum(ns.values())
     return ns
 
 
@@ -128,8 +130,8 @@ def _steps(ranks: int, attempt: Attempt, steps: range, ns: dict[str, Ints]) -> S
     columns = {
         **_of_processes(ranks, attempt, len(steps)),
         "seq": 2 * numbers,
-        "time": attempt.begin + numbers * STEP_SECONDS + 1e-4 * drawn(),
-        "monotonic_ns": np.rint(numbers * STEP_SECONDS * 1e9).astype(np.int64),
+        "time": attempt.begin + numbers * attempt.step_seconds + 1e-4 * drawn(),
+        "monotonic_ns": np.rint(numbers * attempt.step_seconds * 1e9).astype(np.int64),
         "step": numbers,
         "wall_seconds": sum(flat.values()) / 1e9,
         "samples": zeros + 32,
@@ -158,10 +160,10 @@ def _beats(ranks: int, attempt: Attempt, steps: range, data_wait_ns: Ints) -> Be
         "phase": zeros,
         "seen": disk.astype(np.int32),
         "seq": 2 * numbers + 1,
-        "time": attempt.begin + numbers * STEP_SECONDS + 1e-4 * chance.random(numbers.size),
-        "monotonic_ns": np.rint(numbers * STEP_SECONDS * 1e9).astype(np.int64),
+        "time": attempt.begin + numbers * attempt.step_seconds + 1e-4 * chance.random(numbers.size),
+        "monotonic_ns": np.rint(numbers * attempt.step_seconds * 1e9).astype(np.int64),
         "step": numbers,
-        "window_seconds": np.full(numbers.size, 2 * STEP_SECONDS),
+        "window_seconds": np.full(numbers.size, 2 * attempt.step_seconds),
         "dropped_total": zeros.astype(np.int64),
     }
     signals = {"process_cpu_seconds": 3.9 + 0.1 * chance.random(numbers.size), "ticks": np.full(numbers.size, 40.0)}
