@@ -45,7 +45,7 @@ def _with_uuids(rows: Sequence[records.Record]) -> list[records.Record]:
     found = []
     for row in rows:
         changed = {"writer": _uuid(row.writer)}
-        if isinstance(row, records.WorkerFailed | records.WorkerHung) and row.failed_writer:
+        if isinstance(row, records.WorkerFailed | records.WorkerHung | records.OutOfMemory) and row.failed_writer:
             changed["failed_writer"] = _uuid(row.failed_writer)
         found.append(msgspec.structs.replace(row, **changed))
     return found

@@ -61,6 +61,8 @@ class JobRecords:
     hangs: list[records.WorkerHung] = field(default_factory=list)
     restarts: list[records.WorkerRestarted] = field(default_factory=list)
     notices: list[records.PreemptionNotice] = field(default_factory=list)
+    memory: list[records.MemorySampled] = field(default_factory=list)
+    out_of_memory: list[records.OutOfMemory] = field(default_factory=list)
     integrity: list[records.IntegrityEvent] = field(default_factory=list)
     updates: list[records.UpdatesApplied] = field(default_factory=list)
     shard_reads: list[records.ShardRead] = field(default_factory=list)
@@ -430,7 +432,7 @@ def _each_its_rank(rows: list[records.AnyRecord], shared: Iterable[SharedRank]) 
     for row in rows:
         if row.writer in given:
             row = msgspec.structs.replace(row, rank=given[row.writer])
-        elif isinstance(row, records.WorkerFailed | records.WorkerHung) and row.failed_writer in given:
+        elif isinstance(row, records.WorkerFailed | records.WorkerHung | records.OutOfMemory) and row.failed_writer in given:
             row = msgspec.structs.replace(row, failed_rank=given[row.failed_writer])
         found.append(row)
     return found
@@ -447,6 +449,8 @@ _LISTS: dict[type[records.Record], str] = {
     records.WorkerHung: "hangs",
     records.WorkerRestarted: "restarts",
     records.PreemptionNotice: "notices",
+    records.MemorySampled: "memory",
+    records.OutOfMemory: "out_of_memory",
     records.IntegrityEvent: "integrity",
     records.UpdatesApplied: "updates",
     records.ShardRead: "shard_reads",

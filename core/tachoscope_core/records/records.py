@@ -47,6 +47,14 @@ from tachoscope_core.records.job_life import (
     WorkerHung,
     WorkerRestarted,
 )
+from tachoscope_core.records.memory import (
+    ControlGroupMemory,
+    DeviceMemory,
+    LiveBlocks,
+    MemorySampled,
+    OutOfMemory,
+    ProcessMemory,
+)
 from tachoscope_core.records.services import (
     EngineWindow,
     RequestDone,
@@ -87,17 +95,23 @@ __all__ = [
     "CheckpointSaved",
     "CheckpointVerified",
     "CollectiveDone",
+    "ControlGroupMemory",
     "Count",
+    "DeviceMemory",
     "EngineWindow",
     "Heartbeat",
     "IntegrityEvent",
     "JobEnded",
     "JobStarted",
+    "LiveBlocks",
     "LoaderSettings",
     "MalformedRecordError",
+    "MemorySampled",
     "Name",
+    "OutOfMemory",
     "Phase",
     "PreemptionNotice",
+    "ProcessMemory",
     "Record",
     "RequestDone",
     "ServiceEnded",
@@ -137,6 +151,8 @@ AnyRecord = (
     | WorkerFailed
     | WorkerHung
     | WorkerRestarted
+    | MemorySampled
+    | OutOfMemory
     | PreemptionNotice
     | ShardQuarantined
     | IntegrityEvent

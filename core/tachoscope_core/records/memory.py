@@ -1,0 +1,133 @@
+"""What is recorded of memory: what the processes of a job hold, and an end for want of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tachoscope_core.records.base import LAUNCHER_RANK, Amount, Count, Name, Rank, Record, Text, UnixSeconds
+
+HOST = "host"
+"""As `OutOfMemory.limit_of`: the machine itself had no memory left."""
+KERNEL_LOG = "kernel_log"
+KILL_COUNT = "kill_count"
+ALLOCATOR = "allocator"
+LOADER = "loader"
+
+
+class ProcessMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Bytes of one process that are resident, by kind, as /proc/PID/status counts them.
+
+    Attributes:
+        anonymous_bytes: of no file: heap, tensors in host memory. file_bytes: mapped files. shared_bytes: shared memory and tmpfs.
+    """
+
+    pid: Count = 0
+    anonymous_bytes: Count = 0
+    file_bytes: Count = 0
+    shared_bytes: Count = 0
+    swapped_bytes: Count = 0
+
+
+class ControlGroupMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Memory of the control group whose limit is the nearest to a process: its own, or one above it.
+
+    Attributes:
+        path: in the hierarchy of the memory controller. limit_bytes: 0: no group has a limit, and this is the process's own.
+        anonymous_bytes, file_bytes, shared_bytes: of all its processes; `file_bytes` is page cache without `shared_bytes`.
+        kills: processes that the kernel killed in it for want of memory since it was made; on a host with control groups v2 also in
+            groups below it.
+    """
+
+    path: Text
+    limit_bytes: Count = 0
+    usage_bytes: Count = 0
+    anonymous_bytes: Count = 0
+    file_bytes: Count = 0
+    shared_bytes: Count = 0
+    kills: Count = 0
+
+
+class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Bytes of a process's accelerator, as PyTorch's caching allocator counts them.
+
+    Attributes:
+        allocated_bytes: of live tensors. reserved_bytes: that the allocator got from the device; more than `allocated_bytes` is
+            cached or fragmented. free_bytes, total_bytes: of the device, other processes included.
+    """
+
+    allocated_bytes: Count = 0
+    reserved_bytes: Count = 0
+    free_bytes: Count = 0
+    total_bytes: Count = 0
+
+
+class MemorySampled(Record, frozen=True, kw_only=True, tag="MemorySampled"):
+    """What a rank, its loader workers and its control group hold; written when it changed, and once a minute.
+
+    Attributes:
+        step: last finished step of the process.
+        workers: of the loader, the largest first, 16 at most. worker_count: all of them.
+        available_bytes, total_bytes: of the host.
+        growth: since the last such record, bytes by which anonymous memory of the process grew while its training thread was at a
+            line, `file:line function`. worker_growth: the same of its loader workers.
+    """
+
+    step: Count
+    process: ProcessMemory
+    workers: list[ProcessMemory] = []
+    worker_count: Count = 0
+    group: ControlGroupMemory | None = None
+    available_bytes: Count = 0
+    total_bytes: Count = 0
+    device: DeviceMemory | None = None
+    growth: dict[Text, Amount] = {}
+    worker_growth: dict[Text, Amount] = {}
+
+
+class LiveBlocks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Blocks of an accelerator's memory that were allocated at one line, `file:line function`, and were not freed."""
+
+    line: Text
+    bytes: Count
+    count: Count = 1
+
+
+class OutOfMemory(Record, frozen=True, kw_only=True, tag="OutOfMemory"):
+    """A process got no memory: the kernel killed it (`place` host), or its accelerator's allocator raised (device).
+
+    Written by who watches the job (launcher, node agent), or at `device` by the rank itself; `time` is when.
+
+    Attributes:
+        victim: what was killed: a rank, a worker of its loader, or another process (`other`), such as a neighbour in the same group.
+        failed_rank, failed_writer, failed_attempt: the rank, or the one whose worker it was; rank -1: none, or not known.
+        failed_pid: process id of the victim; 0: not known. process_name: the kernel's name of it.
+        step: the last step that the rank finished.
+        limit_of: whose limit was reached: path of a control group, `HOST`, or name of the accelerator. limit_bytes: 0: not known.
+        memory: what the victim held when it was killed.
+        requested_bytes: what the allocator was asked for. device: what it held.
+        location: line of the job that asked for it, `file:line function`; empty: not known.
+        largest_blocks: of the accelerator, the largest first. snapshot: reference of the allocator's snapshot in the store.
+        sources: what says so: `KERNEL_LOG`, `KILL_COUNT` (the group's own count), `LOADER` (the loader said that a worker was
+            killed), `ALLOCATOR`.
+    """
+
+    place: Literal["host", "device"] = "host"
+    victim: Literal["rank", "loader_worker", "other"] = "rank"
+    failed_rank: Rank = LAUNCHER_RANK
+    failed_writer: Name = ""
+    failed_attempt: Count = 0
+    failed_pid: Count = 0
+    process_name: Name = ""
+    step: Count = 0
+    limit_of: Text = ""
+    limit_bytes: Count = 0
+    memory: ProcessMemory | None = None
+    requested_bytes: Count = 0
+    device: DeviceMemory | None = None
+    location: Text = ""
+    largest_blocks: list[LiveBlocks] = []
+    snapshot: Text = ""
+    sources: list[Name] = []
+    killed_time: UnixSeconds = 0.0
