@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tachoscope import guard
+from tachoscope.failures import hooks, own_report  # noqa: F401  # the latter is loaded before something fails
 from tachoscope.patches import frameworks as adapters
 from tachoscope.patches import shard_readers as shard_adapters
 from tachoscope.process import identity
@@ -37,6 +38,7 @@ def start(job: str | None = None, *, torch: ModuleType | None = None) -> bool:
         guard.print_line(f"not watching: {error}")
         return False
     run_directory = os.environ.get(identity.RUN_DIR)
+    hooks.install(run_directory or "")
     PROBE.open(who, Path(run_directory) if run_directory else spool.default_root() / f"watch-{uuid.uuid4()}")
     if not _patched:
         _patched.append("torch")

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.report import Finding, gravest
 from tachoscope_watch.profile_view import Profile
 from tachoscope_watch.profiles import MOST_STEPS
@@ -18,7 +19,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         workers: of the newest attempt. heartbeat: Unix seconds of the newest record of any. step: the last that any finished.
-        worst: the most severe finding. reason: why there is no report. namespace, judged, put_off: as in `JobView`.
+        worst: the most severe finding. reason: why there is no report. namespace, failure, judged, put_off: as in `JobView`.
     """
 
     job: str
@@ -31,6 +32,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     goodput: float | None
     worst: Finding | None
+    failure: Failure | None
     judged: float
     put_off: int
     reason: str
@@ -50,6 +52,7 @@ def line(view: JobView) -> JobLine:
         step=max((worker.step for worker in view.workers), default=0),
         goodput=view.report.goodput if view.report is not None else None,
         worst=gravest(findings),
+        failure=view.failure,
         judged=view.judged,
         put_off=view.put_off,
         reason=view.reason,

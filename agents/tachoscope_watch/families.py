@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tachoscope_core.metrics import watch as names
-from tachoscope_core.metrics.training import BOTTLENECK, COMPUTE_SHARE
+from tachoscope_core.metrics.training import BOTTLENECK, COMPUTE_SHARE, SAME_FAILURE
 from tachoscope_core.report.taxonomy import HEALTHY
 from tachoscope_service.metrics.family import Family, Point, with_namespaces
 from tachoscope_watch.cycle import Failed
@@ -31,6 +31,7 @@ def families(
     found = [
         Family(BOTTLENECK, [point for view in shown for point in _bottlenecks(view)]),
         Family(COMPUTE_SHARE, [((view.job,), share) for view in shown if (share := _compute_share(view)) is not None]),
+        Family(SAME_FAILURE, [((view.job,), float(view.failure.policy == "stop")) for view in shown if view.failure is not None]),
         Family(names.WATCH_JOBS, [((state,), float(counts[state])) for state in names.WATCH_JOBS.states]),
         Family(names.WATCH_CYCLE_SECONDS, [((), seconds)]),
         Family(names.WATCH_LAST_CYCLE, [((), ended)]),

@@ -7,6 +7,7 @@ from statistics import median
 
 import msgspec
 
+from tachoscope_analyzers.failures.report import failures_in_store
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records import load
 from tachoscope_analyzers.records.load import JobRecords
@@ -14,6 +15,7 @@ from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_analyzers.records.window import within
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import JobEnded
+from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.report import Report
 from tachoscope_core.storage.recent_segments import RecentSegments, recent_segments
 from tachoscope_core.storage.store import Store
@@ -113,15 +115,22 @@ def _with_records(store: Store, records: JobRecords, live: LiveJob | None, now: 
     view = _live_view(store, live, now) if live is not None else _recorded_view(store, records, newest, now)
     report, reason = _judged(records)
     recorded = load.status(records, now=now)
+    state = recorded if view.state in _ENDED and recorded in _ENDED else view.state
     return msgspec.structs.replace(
         view,
-        state=recorded if view.state in _ENDED and recorded in _ENDED else view.state,
+        state=state,
+        failure=_failure(store, records.job) if state == "failed" else None,
         attempts=_attempts(max([newest, *view.attempts[-1:]])),
         checkpoints=_checkpoints(records),
         report=report,
         judged=now if report is not None else 0.0,
         reason=reason,
     )
+
+
+def _failure(store: Store, job: str) -> Failure | None:
+    """Return the first failure of the last attempt that failed; None: it is not known."""
+    return next(reversed(failures_in_store(store, job)), None)
 
 
 def _recorded_view(store: Store, records: JobRecords, newest: int, now: float) -> JobView:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.report import Finding, Report
 from tachoscope_watch.profile_view import Profile
 
@@ -46,6 +47,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         state_seconds: rank-seconds by ledger state, as the counters of the job's agents have them, where one is gone as they were
             last; empty: no agent says.
         hang: what is known of it while the job hangs; it is the report's first finding, too, where there is one.
+        failure: the first failure of a job that failed, with the policy for another attempt; None: it did not, or it is not known.
         profiles: all that were requested in the last hour.
         report: on the last minutes; None: it cannot be judged, and `reason` says why. judged: Unix seconds at which it was made;
             0.0: there is none. unwritten: why it is not in the store.
@@ -61,6 +63,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[Worker]
     state_seconds: dict[str, float] = {}
     hang: Finding | None = None
+    failure: Failure | None = None
     checkpoints: list[Checkpoint] = []
     profiles: list[Profile] = []
     report: Report | None = None

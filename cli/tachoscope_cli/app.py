@@ -182,11 +182,21 @@ def run(
             "--track/--no-track", help="Log goodput and findings to the MLflow or Weights & Biases run that the command has open."
         ),
     ] = True,
+    stop_code: Annotated[
+        int | None,
+        typer.Option(
+            metavar="CODE",
+            min=1,
+            max=255,
+            help="Exit code in place of the command's if it failed at the same root as the attempt before, with no new step since: "
+            "whatever starts the job again should not. Default: the command's.",
+        ),
+    ] = None,
 ) -> None:
     """Run any PyTorch command under the probe, with no code change.
 
-    Exits with the command's exit code. The records are in the store afterwards, also when the command fails: in that of the
-    node's agent, where one is live and no store is named.
+    Exits with the command's exit code, or that of --stop-code. The records are in the store afterwards, also when the command
+    fails: in that of the node's agent, where one is live and no store is named.
     """
     from tachoscope_cli.launcher.run import run as run_command
     from tachoscope_core.storage.store import default_url
@@ -207,7 +217,8 @@ def run(
                 print_notice(line)
     for note in outcome.notes:
         print_notice(note)
-    raise typer.Exit(outcome.exit_code)
+    stops = outcome.failure is not None and outcome.failure.policy == "stop"
+    raise typer.Exit(stop_code if stops and stop_code is not None else outcome.exit_code)
 
 
 @COMMANDS.command(

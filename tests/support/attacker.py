@@ -112,6 +112,8 @@ FORGERIES |= {
     "a worker of the victim's that failed": _of_victim("WorkerFailed", rank=-1, reason="forged", failed_rank=0, failed_writer="x"),
     "a worker of the victim's that hangs": _of_victim("WorkerHung", rank=-1, since_time=1.0, step=1, failed_rank=0, why="forged"),
     "a kill of the victim's for want of memory": _of_victim("OutOfMemory", rank=-1, failed_rank=0, limit_of="forged"),
+    "an exception of the victim's": _of_victim("ProcessFailed", rank=-1, failed_rank=0, how="exception", exception="Forged"),
+    "an end of the victim's that torchrun saw": _of_victim("ProcessExited", rank=-1, exited_rank=0, exit_code=1),
     "a notice of preemption for the victim's job": _of_victim("PreemptionNotice", rank=-1, source="sigterm"),
     "the victim's job as a service": _of_victim("ServiceStarted", pid=1, model="m"),
     "a request to the victim's job": _of_victim("RequestDone", request="1", wall_seconds=9.0, phase_seconds={}, outcome="error"),

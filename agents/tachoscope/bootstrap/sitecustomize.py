@@ -47,9 +47,19 @@ def _switch_on() -> None:
         start(torch=torch)
         _mark("torch")
 
+    def after_torchrun(module: ModuleType) -> None:
+        from tachoscope.failures import torchrun
+
+        torchrun.follow(module)
+
     _mark("python")
+    with contextlib.suppress(ImportError):  # this interpreter may have another version of tachoscope
+        from tachoscope.failures import hooks
+
+        hooks.install(os.environ["TACHOSCOPE_RUN_DIR"])
+        after_import("torch.distributed.elastic.multiprocessing.api", after_torchrun)
     after_import("torch", after_torch)
-    for name in getattr(spool, "FRAMEWORKS", ())[1:]:  # this interpreter may have another version of tachoscope
+    for name in getattr(spool, "FRAMEWORKS", ())[1:]:
         after_import(name, lambda module: _mark(module.__name__))
 
 

@@ -70,14 +70,19 @@ def user_line(chain: Chain) -> str:
     That is code outside of the standard library and of installed packages; cells of a notebook are.
     """
     for code, line in chain:
-        if not code.co_filename.startswith(_LIBRARIES):
-            return f"{_short_name(code.co_filename)}:{line} {code.co_name}"
+        if is_users_file(code.co_filename):
+            return f"{short_name(code.co_filename)}:{line} {code.co_name}"
     return ""
+
+
+def is_users_file(path: str) -> bool:
+    """Return whether a file of code is the user's: outside of the standard library, of installed packages, and of the probe."""
+    return not path.startswith(_LIBRARIES)
 
 
 def innermost_line(chain: Chain) -> str:
     """Return `file:line function` of the innermost frame, of the user's code or a library."""
-    return next((f"{_short_name(code.co_filename)}:{line} {code.co_name}" for code, line in chain), "")
+    return next((f"{short_name(code.co_filename)}:{line} {code.co_name}" for code, line in chain), "")
 
 
 def outside_models(chain: Chain) -> Chain:
@@ -95,7 +100,7 @@ def _line_at(code: CodeType, instruction: int) -> int:
     return code.co_firstlineno
 
 
-def _short_name(path: str) -> str:
+def short_name(path: str) -> str:
     """Return the name of a file; of a notebook's cell what the notebook calls it, such as `cell [3]`."""
     ipython: Any = sys.modules.get("IPython")
     if ipython is not None:

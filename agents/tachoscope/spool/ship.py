@@ -204,6 +204,8 @@ def remove_if_empty(directory: Path) -> None:
     if next(spool.segments(directory), None) is None:
         for name in spool.RUN_FILES:
             (directory / name).unlink(missing_ok=True)
+        for path in directory.glob(f"{spool.FAULT_PREFIX}*"):
+            path.unlink(missing_ok=True)
         directory.rmdir()
 
 

@@ -17,6 +17,7 @@ from types import TracebackType
 
 from tachoscope import guard
 from tachoscope.checkpoints.tracker import Checkpoints
+from tachoscope.failures.handled import HandledErrors
 from tachoscope.lineage import collect as lineage
 from tachoscope.preemption.poll import NOTICES
 from tachoscope.process import identity as ident
@@ -73,6 +74,7 @@ class Probe:
         self._heartbeats = Heartbeats(self.outbox, self.machine, self.collectives, self.other_threads, self.loaders)
         self.integrity = integrity_checks.from_environment(os.environ)
         self._failure = ""
+        self._handled_errors = HandledErrors()
         self._sampler: Sampler | None = None
         self.profiles = Profiles(os.environ)
         self.machine.on_first_training = self._begin_records
@@ -176,10 +178,11 @@ class Probe:
         return self._heartbeats.loader_workers()
 
     def flush(self) -> None:
-        """Write what is queued, and check for profile requests."""
+        """Write what is queued, and check for profile requests and for an exception on its way out."""
         self.outbox.flush()
         self.checkpoints.flush()
         self.profiles.poll()
+        self._handled_errors.look(self.thread_ident, self.steps)
         self._set_quick()
 
     # --- records ---------------------------------------------------------------------------------------------------------
@@ -233,7 +236,7 @@ class Probe:
             self.stop_after_fault(error)
 
     def failed(self, error: BaseException) -> None:
-        """Remember that training failed. The message is not recorded, since it may contain secrets."""
+        """Remember that training failed; what it says is reported by `failures.hooks`."""
         if not (isinstance(error, SystemExit) and not error.code):  # sys.exit() is an ordinary end
             self._failure = type(error).__name__
 

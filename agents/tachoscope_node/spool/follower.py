@@ -388,7 +388,8 @@ def _remove(directory: Directory, retention_seconds: float) -> None:
             if idle <= retention_seconds:
                 return
             os.unlink(spool.POD_MARK, dir_fd=directory.descriptor)
-        for name in spool.RUN_FILES:
+        left = [name for name in os.listdir(directory.descriptor) if name.startswith(spool.FAULT_PREFIX)]
+        for name in (*spool.RUN_FILES, *left):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=directory.descriptor)
         directory.path.rmdir()

@@ -11,6 +11,7 @@ from tachoscope_analyzers.attempts import notes
 from tachoscope_analyzers.classify import hang, outside_torch, stragglers
 from tachoscope_analyzers.classify.gpu import losses as gpu_losses
 from tachoscope_analyzers.classify.pipeline import attribution
+from tachoscope_analyzers.failures.report import failures
 from tachoscope_analyzers.findings.calibration import Calibration, shipped_calibration
 from tachoscope_analyzers.findings.make import Series, findings, step_seconds
 from tachoscope_analyzers.job import unmeasured_waiting
@@ -79,6 +80,7 @@ def report_of(job: JobRecords, decided: Classification, calibration: Calibration
         review=review(job),
         course=course(job, decided.steps, decided.losses),
         earlier=job.earlier,
+        failures=[one for one in failures(job) if one.attempt >= decided.steps.attempt],
     )
 
 

@@ -20,6 +20,7 @@ from tachoscope_analyzers.attempts.step_numbering import Run, runs
 from tachoscope_analyzers.checkpoint_policy import advisor
 from tachoscope_analyzers.classify import outside_torch
 from tachoscope_analyzers.data.prices import Price, cost
+from tachoscope_analyzers.failures.report import failures_of_life
 from tachoscope_analyzers.findings.missing_signals import missing_signals
 from tachoscope_analyzers.job.report import unread
 from tachoscope_analyzers.life import checkpoint_costs as saves
@@ -127,6 +128,7 @@ def analyze_life(
         ],
         lineage=lineage(job),
         review=review(job, faults),
+        failures=failures_of_life(records),
         life=_life(story, prices, queued, new_steps, advice),
     )
 

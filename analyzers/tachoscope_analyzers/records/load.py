@@ -58,6 +58,8 @@ class JobRecords:
     verified: list[records.CheckpointVerified] = field(default_factory=list)
     restores: list[records.CheckpointRestored] = field(default_factory=list)
     failures: list[records.WorkerFailed] = field(default_factory=list)
+    process_failures: list[records.ProcessFailed] = field(default_factory=list)
+    process_exits: list[records.ProcessExited] = field(default_factory=list)
     hangs: list[records.WorkerHung] = field(default_factory=list)
     restarts: list[records.WorkerRestarted] = field(default_factory=list)
     notices: list[records.PreemptionNotice] = field(default_factory=list)
@@ -446,6 +448,8 @@ _LISTS: dict[type[records.Record], str] = {
     records.CheckpointVerified: "verified",
     records.CheckpointRestored: "restores",
     records.WorkerFailed: "failures",
+    records.ProcessFailed: "process_failures",
+    records.ProcessExited: "process_exits",
     records.WorkerHung: "hangs",
     records.WorkerRestarted: "restarts",
     records.PreemptionNotice: "notices",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tachoscope
+from tachoscope.failures.hooks import RANK_PROCESS
 from tachoscope.process import identity
 from tachoscope.spool.ship import remove_if_empty, ship, ship_left_behind
 from tachoscope_cli.launcher import attempt_number as attempts
@@ -28,9 +29,11 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.owner import of_this_process
 from tachoscope_core.records import records
+from tachoscope_core.report.failures import Failure
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.compacted import all_segments, last_attempt
 from tachoscope_core.storage.store import Store, default_url
+from tachoscope_show.report import failure_words
 
 BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
 _NODE_OPTIONS = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes", "--num-nodes")
@@ -57,6 +60,7 @@ class RunOutcome:
         tracker_runs: runs of experiment trackers that the command had open, as its lineage tells.
         services: names under which its processes served requests, as far as this process saw their records.
         notes: lines on how its training failed, and on what bounds its records, each with the way out; none of services.
+        failure: the first failure of its last attempt; None: it did not fail, or that is not known.
     """
 
     exit_code: int
@@ -69,6 +73,7 @@ class RunOutcome:
     tracker_runs: Mapping[str, str] = field(default_factory=dict)
     services: Sequence[str] = ()
     notes: Sequence[str] = ()
+    failure: Failure | None = None
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -194,6 +199,7 @@ def run(
             recorded = recorded or _stored_any(store, name, attempt, watching.writer)
     if interrupted:
         raise KeyboardInterrupt
+    failure = _first_failure(store, name, attempt) if code and not services else None
     several = attempt > 0 or _restarted(store, name)
     return RunOutcome(
         code,
@@ -205,7 +211,10 @@ def run(
         several=several,
         tracker_runs=watching.tracker_runs,
         services=services,
-        notes=[] if services else watching.lines(),
+        notes=[]
+        if services
+        else [*(failure_words.lines(failure) if failure else []), *watching.lines(root_known=failure is not None)],
+        failure=failure,
     )
 
 
@@ -277,6 +286,17 @@ def _restarted(store: Store, job: str) -> bool:
         return False
 
 
+def _first_failure(store: Store, job: str, attempt: int) -> Failure | None:
+    """Return the first failure of the last attempt of a run; None: it is not known. attempt: the first of the run."""
+    from tachoscope_analyzers.failures.report import failures_in_store  # a command that ends well never needs it
+
+    try:
+        found = failures_in_store(store, job)
+    except TachoscopeError:  # it was said already that the store cannot be used
+        return None
+    return next((one for one in reversed(found) if one.attempt >= attempt), None)
+
+
 def _stored_any(store: Store, job: str, attempt: int, launcher: str) -> bool:
     """Return whether the store has records of this attempt or its restarts besides the launcher's."""
     try:
@@ -293,6 +313,7 @@ def _environment(run_directory: Path, job: str, attempt: int, *, is_default: boo
     environ[identity.ATTEMPT] = str(attempt)
     if is_default:
         environ[identity.JOB_IS_DEFAULT] = "1"
+    environ.pop(RANK_PROCESS, None)
     return environ
 
 

@@ -11,6 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from tachoscope.failures import fault_stack
 from tachoscope.lineage import collect as lineage
 from tachoscope.lineage import tracker_runs
 from tachoscope.preemption import notice_file
@@ -95,11 +96,15 @@ class Supervision:
         """Write a record, and keep what the final summary needs."""
         self._facts.add_record(self._records.write(kind, **fields))
 
-    def lines(self) -> list[str]:
-        """Return what is to be said of the job once it ended: how it failed, and what bounds its records, each with the way out."""
+    def lines(self, *, root_known: bool = False) -> list[str]:
+        """Return what is to be said of the job once it ended: how it failed, and what bounds its records, each with the way out.
+
+        Args:
+            root_known: how it failed is said by others.
+        """
         if not any(seen.steps for seen in self._facts.of_attempt()):
             return [f"no training step was seen: {job_notes.why_no_steps(self._facts)}"]
-        failed = "" if self._interrupted else job_notes.first_failure(self._facts)
+        failed = "" if self._interrupted or root_known else job_notes.first_failure(self._facts)
         found = job_notes.data_notes(self._facts.of_attempt(), shared_ranks(self._facts.claims()))
         return [*([failed] if failed else []), *job_notes.texts(found)]
 
@@ -141,8 +146,26 @@ class Supervision:
             )
             if self._interrupted:
                 reason = f"{records.INTERRUPTED} ({reason})"
+        for pid, fault in fault_stack.take_all(self._directory):  # of a process that torchrun did not start
+            if fault.place.location:
+                self._note(
+                    records.ProcessExited,
+                    exited_pid=pid,
+                    exited_rank=self._rank_of(pid),
+                    exit_code=_as_waited(code),
+                    **fault.fields,
+                )
         loaded = [name for name, mark in spool.LOADED.items() if (self._directory / mark).exists()]
         self._note(records.JobEnded, status="failed" if code else "completed", reason=reason, exit_code=code, loaded=loaded)
         self._reader.close()
         self._watch.close()
         self._records.close()
+
+    def _rank_of(self, pid: int) -> int:
+        """Return the rank of a process; -1: it said none."""
+        return next((process.rank for process in self._watch.processes.values() if process.pid == pid), records.LAUNCHER_RANK)
+
+
+def _as_waited(code: int) -> int:
+    """Return an exit code as a parent gets it, where a signal is a negative number, of one as a shell gives it."""
+    return 128 - code if code > 128 and code - 128 in _SIGNALS else code

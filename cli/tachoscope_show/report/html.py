@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 from tachoscope_core.report.report import Ledger, Report
 from tachoscope_show.life import words as life_words
-from tachoscope_show.report import change_rows, comparison_words, earlier_words, finding_words, trend_words, verdict_words
+from tachoscope_show.report import (
+    change_rows,
+    comparison_words,
+    earlier_words,
+    failure_words,
+    finding_words,
+    trend_words,
+    verdict_words,
+)
 from tachoscope_show.report.finding_card import cards
 from tachoscope_show.report.trend_picture import picture
 from tachoscope_show.serving import words as serving_words
@@ -42,6 +50,7 @@ def render(report: Report) -> str:
             changes=change_rows.rows(report.changes),
             comparison=rendered("comparison.html", one=report.comparison, words=comparison_words) if report.comparison else "",
             earlier=earlier_words,
+            failures=failure_words,
             said=trend_words.lines(report),
             drawn=picture(report.course) if report.course else None,
             words=finding_words,

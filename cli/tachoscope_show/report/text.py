@@ -13,7 +13,7 @@ from tachoscope_core.report.comparison import Comparison
 from tachoscope_core.report.report import QualityNote, Report, Source
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.life import text as life_text
-from tachoscope_show.report import comparison_words, earlier_words, lineage_words, trend_words, verdict_words
+from tachoscope_show.report import comparison_words, earlier_words, failure_words, lineage_words, trend_words, verdict_words
 from tachoscope_show.report.change_rows import rows
 from tachoscope_show.report.finding_card import EvidenceRow, FindingCard, cards
 from tachoscope_show.report.finding_words import (
@@ -76,6 +76,10 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
 
 
 def _first_lines(report: Report) -> Iterator[Text]:
+    if failure_words.ends_failed(report):
+        root, *rest = failure_words.lines(report.failures[-1])
+        yield Text(root, style="bold red")
+        yield from (Text(f"  {line}") for line in rest)
     found = verdict_words.first_lines(report)
     yield Text(found.verdict, style="bold")
     yield from (Text(f"  {line}") for line in (found.size, f"do: {found.action}" if found.action else "") if line)
@@ -91,6 +95,8 @@ def _head(report: Report) -> Text:
 def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
     if report.life:
         yield from life_text.parts(report, report.life, console)
+    if len(report.failures) > 1 or (report.failures and not failure_words.ends_failed(report)):
+        yield _failures(report)
     if report.serving:
         yield from serving_text.parts(report, report.serving, console)
     if report.comparison:
@@ -99,6 +105,13 @@ def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
         yield _earlier(report)
     if over_run := trend_words.lines(report):
         yield Group(Text("over the run", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in over_run))
+
+
+def _failures(report: Report) -> RenderableType:
+    table = Table(*failure_words.COLUMNS, box=None, padding=(0, 2, 0, 0))
+    for row in failure_words.cells(report.failures):
+        table.add_row(*row)
+    return Group(Text(failure_words.TITLE, style="bold"), table)
 
 
 def _earlier(report: Report) -> RenderableType:

@@ -163,6 +163,11 @@ COMPUTE_SHARE = Metric(
     "tachoscope_compute_share_ratio", "Share of the time of a job's last steps in which its ranks compute.", _JOB
 )
 BOTTLENECK = Metric("tachoscope_bottleneck_ratio", "Share of the step lost to a bottleneck.", (*_JOB, "class"))
+SAME_FAILURE = Metric(
+    "tachoscope_job_same_failure",
+    "1: the last attempt of a job failed at the same root as the one before, with no new step in between; 0: it failed otherwise.",
+    _JOB,
+)
 RECORDS_DROPPED = Metric(
     "tachoscope_records_dropped_total", "Records that the processes of a job on the node could not write.", _JOB
 )
@@ -196,5 +201,6 @@ TRAINING_METRICS = (
     SHARDS_QUARANTINED,
     COMPUTE_SHARE,
     BOTTLENECK,
+    SAME_FAILURE,
     RECORDS_DROPPED,
 )

@@ -40,6 +40,7 @@ from tachoscope_core.records.data_shards import (
     ShardQuarantined,
     ShardRead,
 )
+from tachoscope_core.records.failures import ProcessExited, ProcessFailed
 from tachoscope_core.records.job_life import (
     JobEnded,
     PreemptionNotice,
@@ -111,6 +112,8 @@ __all__ = [
     "OutOfMemory",
     "Phase",
     "PreemptionNotice",
+    "ProcessExited",
+    "ProcessFailed",
     "ProcessMemory",
     "Record",
     "RequestDone",
@@ -149,6 +152,8 @@ AnyRecord = (
     | ShardRead
     | ShardFailed
     | WorkerFailed
+    | ProcessFailed
+    | ProcessExited
     | WorkerHung
     | WorkerRestarted
     | MemorySampled

@@ -10,6 +10,7 @@ import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.comparison import Comparison
+from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.job_life import Life
 from tachoscope_core.report.serving import Serving
 from tachoscope_core.report.trend import Trend
@@ -248,6 +249,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What the run was made of: code, image, data, hyper-parameters, checkpoints; secrets redacted."""
     review: list[str] = []
     """Why a person should look at this job before it is trusted."""
+    failures: list[Failure] = []
+    """Why attempts failed, the root of each, in order of time; of one attempt, that attempt's."""
     life: Life | None = None
     serving: Serving | None = None
     """Of a server of requests: then steps are requests, and ranks are engines."""

@@ -36,7 +36,9 @@ LOADED = {name: f"loaded-{name}" for name in (PYTHON, FOREIGN_PYTHON, *FRAMEWORK
 """In a run's directory: empty files, each there if a process of the run loaded it: an interpreter under the probe, one that cannot
 import tachoscope, and frameworks."""
 RUN_FILES = (SHIPPER_LOCK, NOTICE, ASKS, *LOADED.values())
-"""What lies in a run's directory beside segments, and goes with the last of them."""
+"""What lies in a run's directory beside segments, and goes with the last of them; so do those of `FAULT_PREFIX`."""
+FAULT_PREFIX = "fault-"
+"""In a run's directory: before a process id, a file in which Python writes its stack when a signal ends the process."""
 POD_MARK = ".pod"
 """Left by a pod in the directory that is mounted into it: the pod could not make that directory again."""
 ROOT_VARIABLE = "TACHOSCOPE_SPOOL"

@@ -16,6 +16,7 @@ from tachoscope_explorer.page.finding_card import show_findings
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import escape_markdown, nothing, problem
 from tachoscope_explorer.screens.jobs import earlier as job_earlier
+from tachoscope_explorer.screens.jobs import failures as job_failures
 from tachoscope_explorer.screens.jobs import life as job_life
 from tachoscope_explorer.screens.jobs import saved_report as job_saved
 from tachoscope_explorer.screens.jobs import time as job_time
@@ -85,6 +86,7 @@ def _run(context: Context, run: Run) -> None:
         whole = job_sources.view_of_run(run, None, None)
     except TachoscopeError as error:
         problem(error)
+        job_failures.show(job_life.whole_life(run))
         job_life.show(run)
         return
     start, end = job_window.chosen(context, whole)
@@ -100,6 +102,7 @@ def _run(context: Context, run: Run) -> None:
     _elsewhere(context)
     if look is not whole:
         _window(context, look)
+    job_failures.show(life or look.report)
     show_findings(context, report)
     job_earlier.show(context, look.report.earlier)
     job_time.show(context, whole, look, (start, end))

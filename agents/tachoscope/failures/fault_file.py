@@ -1,0 +1,48 @@
+"""The file in the run's directory into which `faulthandler` writes where this process was when a signal ended it.
+
+That works while the interpreter's lock is held or native code runs, and it leaves nothing on the terminal. SIGTERM is followed as
+well: with it a launcher ends the ranks that are left after a failure, and a rank that hung says so where it was. SIGKILL leaves
+nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+from typing import IO
+
+from tachoscope_core.storage import spool
+
+_held: list[IO[bytes]] = []
+"""Kept open: `faulthandler` holds the descriptor, but not the file."""
+
+
+def open_own(directory: str) -> None:
+    """Have the stacks of this process written into a file of the directory when a signal ends it.
+
+    Where `faulthandler` is in use already (`python -X faulthandler`), or SIGTERM is handled, that is left as it is.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.fdopen(os.open(_path(directory), flags, 0o600), "wb", buffering=0)
+    _held.append(file)
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file, all_threads=True)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        faulthandler.register(signal.SIGTERM, file, all_threads=True, chain=True)
+        # A forked loader worker is ended by SIGTERM every time, and the file is not its own.
+        os.register_at_fork(after_in_child=lambda: faulthandler.unregister(signal.SIGTERM))
+
+
+def remove_own(directory: str) -> None:
+    """Remove the file of this process, which ends in order."""
+    with contextlib.suppress(OSError):
+        os.unlink(_path(directory))
+
+
+def _path(directory: str) -> str:
+    return os.path.join(directory, f"{spool.FAULT_PREFIX}{os.getpid()}")

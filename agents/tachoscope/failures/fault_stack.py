@@ -1,0 +1,63 @@
+"""Reads what `faulthandler` left of a process that a signal ended: the fault, and where its main thread was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tachoscope.failures.describe import CodePlace, places_in, users_place
+from tachoscope_core.storage import spool
+
+_MOST_BYTES = 64 << 10
+_THREAD = re.compile(r"^(?:Current thread|Thread) 0x[^\n]*\n", re.MULTILINE)
+
+
+class Fault(NamedTuple):
+    """What the file of a process says: the line that names the fault, empty without one, and where the main thread was."""
+
+    message: str = ""
+    place: CodePlace = CodePlace()
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Return it as fields of `ProcessExited`."""
+        return {"message": self.message, "location": self.place.location, "function": self.place.function}
+
+
+def take(directory: Path, pid: int) -> Fault:
+    """Read and remove the file of a process that is gone; empty: it has none, or nothing is in it."""
+    path = directory / f"{spool.FAULT_PREFIX}{pid}"
+    text = ""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            text = os.read(descriptor, _MOST_BYTES).decode(errors="replace")
+        finally:
+            os.close(descriptor)
+        path.unlink()
+    return parse(text)
+
+
+def take_all(directory: Path) -> Iterator[tuple[int, Fault]]:
+    """Yield what is left of processes that are all gone, by process id."""
+    for path in sorted(directory.glob(f"{spool.FAULT_PREFIX}*")):
+        pid = path.name.removeprefix(spool.FAULT_PREFIX)
+        if pid.isdigit():
+            yield int(pid), take(directory, int(pid))
+
+
+def parse(text: str) -> Fault:
+    """Return what `faulthandler` wrote; of several dumps the last one counts."""
+    first = next((line for line in text.splitlines() if line.startswith("Fatal Python error")), "")
+    stacks = [list(reversed(places_in(stack))) for stack in _stacks(text)]  # the most recent call stands first in it
+    main = [stack for stack in stacks if stack and stack[0][2] == "<module>"]
+    return Fault(first, users_place(main[-1] if main else stacks[-1] if stacks else []))
+
+
+def _stacks(text: str) -> Iterator[str]:
+    _, *stacks = _THREAD.split(text)
+    yield from stacks

@@ -1,0 +1,148 @@
+"""Tells why this process ends, at the moment at which it is known: an exception that nobody catches, an exit with a code.
+
+Nothing of the job changes: hooks that were there are called, `sys.exit` and `os._exit` do what they do, and what is raised in here
+is swallowed. Of a raised `SystemExit` Python tells no hook; `sys.exit` is followed instead, which nearly all programs call.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Any, Literal
+
+from tachoscope import guard
+from tachoscope.failures import fault_file
+from tachoscope.failures.last_lines import LastLines
+
+_RANKS = ("RANK", "SLURM_PROCID")
+"""As `identity.RANKS`, which takes longer to import than a short process may take."""
+RANK_PROCESS = "_TACHOSCOPE_RANK_PROCESS"
+"""Which process of a rank is the rank itself: what it starts inherits the rank's environment, but is not the rank."""
+_LAUNCHER_ERRORS = "torch.distributed.elastic"
+"""Exceptions of this package are what torchrun says of the ranks that it started: those say it themselves."""
+
+
+class EndHooks:
+    """Follows how this process ends.
+
+    Args:
+        directory: of the run; empty: there is none, and what a signal ends is not seen.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = os.path.abspath(directory) if directory else ""
+        self._lines = LastLines()
+        self._pid = os.getpid()
+        self._told: set[int] = set()
+        self._exit: dict[str, Any] = {}
+        self._next_hook, self._next_thread_hook = sys.excepthook, threading.excepthook
+        self._sys_exit, self._os_exit = sys.exit, os._exit
+
+    def install(self) -> None:
+        """Set the hooks, and open the file for what a signal ends; called once in a process."""
+        sys.excepthook, threading.excepthook = self.on_exception, self.on_thread_exception
+        sys.exit, os._exit = self.exit, self.exit_at_once
+        self._lines.follow(sys.stderr)
+        atexit.register(self.at_end)
+        if self._directory:
+            fault_file.open_own(self._directory)
+
+    def on_exception(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        """Report the exception that ends the main thread, and call the next hook."""
+        with guard.QUIETLY:
+            self._report(value, "exception")
+        self._next_hook(kind, value, trace)
+
+    def on_thread_exception(self, args: threading.ExceptHookArgs) -> None:
+        """Report the exception that ends another thread, and call the next hook."""
+        with guard.QUIETLY:
+            if args.exc_value is not None:
+                self._report(args.exc_value, "thread")
+        self._next_thread_hook(args)
+
+    def exit(self, code: Any = None, /) -> Any:
+        """`sys.exit`: note it until the process ends, since the exception that it raises may be caught."""
+        with guard.QUIETLY:
+            if threading.current_thread() is threading.main_thread() and self._is_worth_telling(code):
+                from tachoscope.failures import own_report
+
+                self._exit = own_report.of_exit(code, sys._getframe(1), sys.exc_info()[1])
+                self._exit |= {"time": time.time(), "monotonic_ns": time.monotonic_ns()}
+        self._sys_exit(code)
+
+    def exit_at_once(self, status: int) -> Any:
+        """`os._exit`: report it now."""
+        with guard.QUIETLY:
+            if os.getpid() == self._pid:
+                if self._is_worth_telling(status):
+                    from tachoscope.failures import own_report
+
+                    self._write(own_report.of_exit(status, sys._getframe(1), sys.exc_info()[1]))
+                self._forget_file()
+        self._os_exit(status)
+
+    def at_end(self) -> None:
+        """Report what is left: an exit, or an exception that a hook of the job kept from this one."""
+        with guard.QUIETLY:
+            if os.getpid() != self._pid:
+                return
+            self._forget_file()
+            uncaught = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+            if uncaught is not None and not hasattr(sys, "ps1"):
+                self._report(uncaught, "exception")
+            if self._exit and not self._told:
+                self._write(self._exit)
+
+    def _report(self, value: BaseException, how: Literal["exception", "thread"]) -> None:
+        if os.getpid() != self._pid or id(value) in self._told or type(value).__module__.startswith(_LAUNCHER_ERRORS):
+            return
+        if isinstance(value, SystemExit):
+            return
+        from tachoscope.failures import own_report
+
+        self._told.add(id(value))
+        self._write(own_report.of_exception(value, how))
+
+    def _write(self, fields: dict[str, Any]) -> None:
+        from tachoscope.failures import own_report
+
+        own_report.write(fields, self._lines.last())
+
+    @staticmethod
+    def _is_worth_telling(code: Any) -> bool:
+        """Return whether an exit says something: of a rank also one in order, which the others may not have expected."""
+        return code not in {None, 0} or any(os.environ.get(name) for name in _RANKS)
+
+    def _forget_file(self) -> None:
+        if self._directory:
+            fault_file.remove_own(self._directory)
+
+
+def _is_helper() -> bool:
+    """Return whether a process of the same rank started this one; if not, it is the rank, and marked as such."""
+    name = next((name for name in _RANKS if os.environ.get(name)), "")
+    rank = f"{name}={os.environ.get(name, '')}"
+    marked, _, pid = os.environ.get(RANK_PROCESS, "").rpartition(":")
+    if marked == rank and pid != str(os.getpid()):
+        return True
+    os.environ[RANK_PROCESS] = f"{rank}:{os.getpid()}"
+    return False
+
+
+_installed: list[EndHooks] = []
+
+
+def install(directory: str) -> None:
+    """Follow how this process ends, if it is a rank or the first Python process of the command. Never raises.
+
+    Args:
+        directory: of the run; empty: there is none.
+    """
+    with guard.QUIETLY:
+        if not _installed and not _is_helper():
+            _installed.append(EndHooks(directory))
+            _installed[0].install()

@@ -1,0 +1,71 @@
+"""What a process reports of its own end: loaded when there is something to report, or with torch, which takes far longer.
+
+The record has a writer of its own, since the records of a rank begin with its training.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, Literal
+
+from tachoscope.failures.describe import CodePlace, describe, place_of_frame, short
+from tachoscope.process import identity
+from tachoscope.spool.process_outbox import watched_process
+from tachoscope.supervisor.records import OutsideRecords
+from tachoscope_core.records import records
+
+_MOST_CODE, _LEAST_CODE = 1 << 31, -1024
+
+
+def of_exception(error: BaseException, how: Literal["exception", "thread", "handled"]) -> dict[str, Any]:
+    """Return the fields of `ProcessFailed` for an exception that nobody caught, or not yet."""
+    found = describe(error)
+    return {"how": how, "exception": found.exception, "message": found.message, **_placed(found.place)}
+
+
+def of_exit(code: Any, frame: FrameType | None, error: BaseException | None) -> dict[str, Any]:
+    """Return the fields of `ProcessFailed` for an exit.
+
+    Args:
+        code: as it is given to `sys.exit`. frame: from which that was called. error: the exception that was handled meanwhile.
+    """
+    number = code if isinstance(code, int) else 0 if code is None else 1
+    fields: dict[str, Any] = {"how": "exit", "exit_code": max(min(int(number), _MOST_CODE), _LEAST_CODE)}
+    place = place_of_frame(frame)
+    if error is not None and not isinstance(error, SystemExit | KeyboardInterrupt):
+        found = describe(error)
+        place = found.place if found.place.location else place
+        fields |= {"exception": found.exception, "message": found.message}
+    elif code is not None and not isinstance(code, int):
+        fields["message"] = short(str(code))
+    return fields | _placed(place)
+
+
+def write(fields: dict[str, Any], said: Sequence[str]) -> None:
+    """Write a `ProcessFailed`; nothing where the process is not watched.
+
+    Args:
+        said: the last lines on stderr, as they were written.
+
+    Raises:
+        TachoscopeError: the job spans nodes and nothing names it.
+    """
+    watched = watched_process()
+    if watched is None:
+        return
+    who, directory = watched
+    own = OutsideRecords(directory, who.job, who.attempt, host=who.host)
+    lines = [short(line) for line in said]
+    own.write(records.ProcessFailed, failed_rank=_rank(), failed_pid=os.getpid(), said=lines, **fields)
+    own.close()
+
+
+def _rank() -> int:
+    text = next((os.environ[name] for name in identity.RANKS if os.environ.get(name)), "")
+    return int(text) if text.isdigit() else -1
+
+
+def _placed(place: CodePlace) -> dict[str, str]:
+    return {"location": place.location, "function": place.function}

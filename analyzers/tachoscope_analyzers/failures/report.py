@@ -1,0 +1,168 @@
+"""From the records of a job to the first failure of each of its attempts, and whether another attempt is worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+
+from tachoscope_analyzers.attempts.endings import final_hang
+from tachoscope_analyzers.attempts.hangs import HangThreshold, normal_of
+from tachoscope_analyzers.attempts.processes import Clock, processes
+from tachoscope_analyzers.attempts.step_numbering import Run, runs
+from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.failures.error_template import template_of
+from tachoscope_analyzers.failures.host_clocks import ahead_seconds
+from tachoscope_analyzers.failures.rank_ends import AttemptEnds, RankEnd, ends_of
+from tachoscope_analyzers.failures.root import Root, hang_end, root_of
+from tachoscope_analyzers.records.facts import steps_of_writers
+from tachoscope_analyzers.records.life_records import LifeRecords, of_job
+from tachoscope_analyzers.records.load import JobRecords, from_store
+from tachoscope_core.records import records
+from tachoscope_core.report.failures import Failure, SaidAfter
+from tachoscope_core.storage.store import Store
+
+_STEPS_KEPT = 200
+"""First and last steps of a process that tell how it ended and what a usual step takes."""
+_INTERRUPTED = {130, -2}
+_Key = tuple[object, ...]
+
+
+def failures(job: JobRecords) -> list[Failure]:
+    """Return the first failure of each attempt that failed, in order, by the first and the last steps of each process."""
+    few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
+    return failures_of_life(of_job(few))
+
+
+def failures_in_store(store: Store, job: str) -> list[Failure]:
+    """Return the first failure of each attempt of a stored job that failed, in order.
+
+    Only the first and the last objects of each process are read: they tell how it ended, and how far it came.
+
+    Raises:
+        TachoscopeError: the store has no such job, or cannot be read.
+    """
+    return failures(from_store(store, job, ends_only=True))
+
+
+def failures_of_life(life: LifeRecords) -> list[Failure]:
+    """Return the first failure of each attempt that failed, in order."""
+    clock = Clock(life.job)
+    found = processes(life, clock)
+    judged = _Judged(life.job, clock, runs(found, clock), normal_of(life, found))
+    roots: list[tuple[int, Root]] = []
+    known: set[tuple[str, str, str]] = set()
+    for attempt, ends in ends_of(life.job, clock, ahead_seconds(life.job)).items():
+        root = root_of(ends, known_templates=known, hang=judged.hang(attempt)) if judged.failed(attempt, ends) else None
+        if root is not None and not judged.was_noticed(root):
+            roots.append((attempt, root))
+        elif root is None:
+            known |= {end.template for end in ends.ends if end.nature == "thread"}
+    return _with_repeats([judged.failure(attempt, root) for attempt, root in roots], judged)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    job: JobRecords
+    clock: Clock
+    runs: Sequence[Run]
+    normal: HangThreshold
+
+    def _runs_of(self, attempt: int) -> list[Run]:
+        return [run for run in self.runs if run.attempt == attempt]
+
+    def failed(self, attempt: int, ends: AttemptEnds) -> bool:
+        """Return whether an attempt failed, by the word of its launcher for the last one that it started."""
+        if not any(end.nature in {"primary", "secondary"} for end in ends.ends) and not ends.told:
+            return False
+        launches = sorted({row.attempt for row in self.job.starts if row.rank == records.LAUNCHER_RANK})
+        launch = max((one for one in launches if one <= attempt), default=None)
+        after = min((one for one in launches if one > attempt), default=None)
+        known = {row.attempt for row in (*self.job.starts, *self.job.process_exits, *self.job.process_failures)}
+        is_last = not any(attempt < one and (after is None or one < after) for one in known)
+        said = [row for row in self.job.ends if row.rank == records.LAUNCHER_RANK and row.attempt == launch]
+        if not is_last or not said:
+            return True
+        return any(row.status == "failed" for row in said) and not any(map(_by_user, said))
+
+    def hang(self, attempt: int) -> RankEnd | None:
+        """Return the rank that hung until the end of an attempt; None: none, or it is not known which."""
+        found = self._runs_of(attempt)
+        hang = final_hang(found[-1], self.job, self.clock, self.normal) if found and found[-1].processes else None
+        return hang_end(hang) if hang is not None else None
+
+    def was_noticed(self, root: Root) -> bool:
+        """Return whether the job had been told that it would be ended: then its end is no failure."""
+        ends = root.end.nature != "primary" or root.end.cause == "killed"
+        since = (root.end.at - self.clock.unix_seconds(row) for row in self.job.notices)
+        return ends and any(0 <= seconds <= threshold("notice_seconds") for seconds in since)
+
+    def made_progress(self, attempt: int) -> bool:
+        """Return whether an attempt did a step that none before it had done."""
+        return any(run.highest > run.done_before for run in self._runs_of(attempt))
+
+    def failure(self, attempt: int, root: Root) -> Failure:
+        end = root.end
+        return Failure(
+            attempt=attempt,
+            time=self.clock.unix(end.at),
+            step=self._step(attempt, end.rank),
+            rank=end.rank,
+            host=end.host or self._host(attempt, end.rank),
+            cause=end.cause,
+            exception=end.exception,
+            location=end.location,
+            function=end.function,
+            message=end.message,
+            cascade=[one.rank for one in root.cascade],
+            same_error=[one.rank for one in root.same],
+            said_after=[
+                SaidAfter(rank=one.rank, seconds_after=round(one.at - end.at, 3), message=_words(one)) for one in root.cascade
+            ],
+        )
+
+    def _step(self, attempt: int, rank: int) -> int | None:
+        for run in reversed(self._runs_of(attempt)):
+            last = max((process.last_step for process in run.processes if process.rank == rank), default=0)
+            if last:
+                return int(run.numbers(np.array([last]))[0]) + 1
+        return None
+
+    def _host(self, attempt: int, rank: int) -> str:
+        return next((row.host for row in self.job.starts if row.attempt == attempt and row.rank == rank), "")
+
+
+def _by_user(command: records.JobEnded) -> bool:
+    return command.exit_code in _INTERRUPTED or command.reason.startswith(records.INTERRUPTED)
+
+
+def _words(end: RankEnd) -> str:
+    if end.nature == "told":
+        where = f", at {end.location}" if end.location else ""
+        return f"torchrun ended it{where}"
+    return ": ".join(filter(None, (end.exception, end.message.splitlines()[0] if end.message else "")))
+
+
+def _with_repeats(found: Sequence[Failure], judged: _Judged) -> list[Failure]:
+    """Say of each failure whether the one before it had the same root, and no step was done in between that was new."""
+    done: list[Failure] = []
+    by_key: Mapping[int, _Key] = {one.attempt: _key(one) for one in found}
+    for one in found:
+        before = done[-1] if done else None
+        if before is not None and by_key[before.attempt] == by_key[one.attempt] and not judged.made_progress(one.attempt):
+            done.append(_repeated(one, before.attempt))
+        else:
+            done.append(one)
+    return done
+
+
+def _repeated(one: Failure, attempt: int) -> Failure:
+    return msgspec.structs.replace(one, repeats_attempt=attempt, policy="stop")
+
+
+def _key(one: Failure) -> _Key:
+    """Return what two failures have in common that have the same root; where no code is known to be at fault, the rank counts."""
+    whose = None if one.exception or one.location else one.rank
+    return one.cause, one.exception, one.location, template_of(one.message), whose

@@ -1,0 +1,135 @@
+"""Which end of an attempt's ranks was the root, and which followed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+
+from tachoscope_analyzers.attempts.hangs import Hang
+from tachoscope_analyzers.failures.rank_ends import AttemptEnds, RankEnd
+from tachoscope_analyzers.failures.secondary_errors import awaited_ranks
+
+_TOGETHER_SECONDS = 5.0
+"""Ranks that fail with the same error within this time fail by themselves: each does the same as the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The first failure of an attempt. `same`, `cascade`: other ends, in order of time, each rank once."""
+
+    end: RankEnd
+    same: list[RankEnd]
+    cascade: list[RankEnd]
+
+
+def root_of(found: AttemptEnds, *, known_templates: Set[tuple[str, str, str]], hang: RankEnd | None) -> Root | None:
+    """Return the root of an attempt that failed; None: nothing is known of any end.
+
+    A rank's own failure comes before those that say that another rank is the cause, whatever their times: these are noticed at
+    once, and an exception ends its process only after its clean-up. Of several the earliest is the root. Where no rank failed by
+    itself, it is the rank that left while the others needed it, or for which they wait.
+
+    Args:
+        known_templates: of exceptions of threads that attempts before had, which did not fail of them.
+        hang: the rank that watchers saw hang, and since when; None: none.
+    """
+    before_teardown = [end for end in found.ends if found.told_at is None or end.rank not in found.told or end.at <= found.told_at]
+    primary = [end for end in before_teardown if end.nature == "primary"]
+    threads = [end for end in before_teardown if end.nature == "thread" and end.template not in known_templates]
+    secondary = [end for end in found.ends if end.nature == "secondary"]
+    root = (
+        _first_primary(primary, hang)
+        or next(iter(threads), None)
+        or _left_early(found, secondary)
+        or _awaited(found, secondary, hang)
+        or next(iter(secondary), None)
+    )
+    if root is None:
+        return None
+    return Root(root, *_others(root, found))
+
+
+def _first_primary(primary: Sequence[RankEnd], hang: RankEnd | None) -> RankEnd | None:
+    """Return the earliest own failure, unless the job had hung before and was then killed."""
+    first = next(iter(primary), None)
+    if first is not None and hang is not None and first.cause == "killed" and hang.at < first.at:
+        return hang
+    return first
+
+
+def _left_early(found: AttemptEnds, secondary: Sequence[RankEnd]) -> RankEnd | None:
+    """Return the rank that ended in order while others needed it."""
+    if not secondary:
+        return None
+    failed = {end.rank for end in secondary}
+    left = [end for end in found.ends if end.nature == "left" and end.rank not in failed]
+    return left[0] if left and left[0].at <= secondary[-1].at else None
+
+
+def _awaited(found: AttemptEnds, secondary: Sequence[RankEnd], hang: RankEnd | None) -> RankEnd | None:
+    """Return the rank for which the others wait: the one that they name, that watchers saw hang, or one that did not give up."""
+    named = [rank for end in secondary for rank in awaited_ranks(end.message)]
+    if named:
+        return _standing_still(found, named[0], secondary[0].at)
+    silent = found.hosts.keys() - {end.rank for end in found.ends}
+    if secondary and silent and (hang is None or hang.rank not in silent):
+        return _standing_still(found, min(silent, key=lambda rank: _waits_too(found, rank, secondary)), secondary[0].at)
+    if hang is None:
+        return None
+    handled, told = found.handled.get(hang.rank), found.told.get(hang.rank)
+    if handled is not None:
+        return replace(handled, nature="primary")
+    return replace(hang, location=told.location, function=told.function) if told is not None and told.location else hang
+
+
+def _waits_too(found: AttemptEnds, rank: int, secondary: Sequence[RankEnd]) -> tuple[bool, bool, int]:
+    """Return what is less of the rank for which others wait: one that stood where others gave up waits as well."""
+    told = found.told.get(rank)
+    at_same = told is None or told.location in {"", *(end.location for end in secondary)}
+    return rank not in found.handled, at_same, rank
+
+
+def _standing_still(found: AttemptEnds, rank: int, at: float) -> RankEnd:
+    told, handled = found.told.get(rank), found.handled.get(rank)
+    if handled is not None and handled.at <= at:
+        return replace(handled, nature="primary")
+    words, host = "the other ranks waited for it", found.hosts.get(rank, "")
+    if told is None:
+        lost = bool(host) and bool(found.heard_hosts) and host not in found.heard_hosts
+        return RankEnd(rank, at, "primary", "host_lost" if lost else "hang", host, message=words)
+    return replace(told, at=at, nature="primary", cause="hang", message=words)
+
+
+def _others(root: RankEnd, found: AttemptEnds) -> tuple[list[RankEnd], list[RankEnd]]:
+    """Return the first end of each other rank: those with the same error by themselves, and those that followed."""
+    firsts: dict[int, RankEnd] = {}
+    for end in found.ends:
+        if end.rank != root.rank and end.nature != "left":
+            firsts.setdefault(end.rank, end)
+    same = [end for end in firsts.values() if _is_same(end, root)]
+    rest = [end for end in firsts.values() if not _is_same(end, root)]
+    rest += [end for rank, end in found.told.items() if rank != root.rank and rank not in firsts]
+    return same, sorted(rest, key=lambda end: end.at)
+
+
+def _is_same(end: RankEnd, root: RankEnd) -> bool:
+    alike = end.nature == "primary" and end.template == root.template and bool(end.exception)
+    return alike and abs(end.at - root.at) <= _TOGETHER_SECONDS
+
+
+def hang_end(hang: Hang) -> RankEnd | None:
+    """Return the rank that hung as an end at the time of the last step; None: which rank it was is not known."""
+    if hang.process is None:
+        return None
+    location, _, function = hang.where.partition(" ")
+    return RankEnd(
+        hang.process.rank,
+        hang.since,
+        "primary",
+        "hang",
+        hang.process.host,
+        "",
+        f"no step was finished; {hang.why}",
+        location,
+        function,
+    )

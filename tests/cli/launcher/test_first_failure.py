@@ -1,0 +1,66 @@
+"""`tachoscope run` names the first failure of real jobs, and whether another attempt is worth it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.first_failure.cases import CASES, SCRIPT, line_of
+
+from helpers import environment
+
+FAILING = "import sys\nprint('reading', file=sys.stderr)\nraise ValueError(f'sample {len(sys.argv)} has no label')\n"
+
+
+def tachoscope(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tachoscope_cli.main", *words]
+    return subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=200, check=False)
+
+
+def failing(tmp_path: Path, *options: str, script: str = FAILING) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "train.py").write_text(script)
+    return tachoscope(tmp_path, "run", "--job", "j", *options, "--", sys.executable, str(tmp_path / "train.py"))
+
+
+def test_a_command_that_fails_before_anything_was_recorded_of_it_still_says_where(tmp_path: Path) -> None:
+    done = failing(tmp_path)
+
+    assert done.returncode == 1
+    assert "first failure: rank 0 on " in done.stderr
+    assert "failed with ValueError: sample 1 has no label, at train.py:3, before its first step ended" in done.stderr
+
+
+def test_the_same_failure_twice_gives_the_exit_code_that_was_asked_for(tmp_path: Path) -> None:
+    codes = [failing(tmp_path, "--stop-code", "42").returncode for _ in range(2)]
+    other = failing(tmp_path, "--stop-code", "42", script="import no_such_module\n")
+
+    assert (codes, other.returncode) == ([1, 42], 1)
+    report = json.loads(tachoscope(tmp_path, "goodput", "j", "--format", "json").stdout)
+    assert [(one["attempt"], one["policy"], one["repeats_attempt"]) for one in report["failures"]] == [
+        (0, "restart", None),
+        (1, "stop", 0),
+        (2, "restart", None),
+    ]
+
+
+def test_nothing_is_said_of_a_command_that_ends_well(tmp_path: Path) -> None:
+    done = failing(tmp_path, script="print('trained')\n")
+
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "failure" not in done.stderr
+    assert not list((tmp_path / "spool").rglob("*"))
+
+
+@pytest.mark.parametrize("fault", ["sleeps", "loader_worker_raises", pytest.param("slow_clean_up", marks=pytest.mark.bar)])
+def test_of_a_real_torchrun_job_rank_and_line_are_named(tmp_path: Path, fault: str) -> None:
+    case = next(one for one in CASES if one.fault == fault)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={case.ranks}"]
+    done = tachoscope(tmp_path, "run", "--job", "j", "--", *torchrun, str(SCRIPT), fault, str(tmp_path))
+    report = json.loads(tachoscope(tmp_path, "goodput", "j", "--format", "json").stdout)
+
+    (root,) = report["failures"]
+    assert (root["rank"], root["location"], root["cause"]) == (*case.truth, f"rank.py:{line_of(fault)}", case.cause), done.stderr
+    assert f"first failure: rank {root['rank']} on " in done.stderr
+    assert not list((tmp_path / "spool").rglob("*")), os.listdir(tmp_path / "spool")

@@ -1,0 +1,77 @@
+"""Errors as they are described: those of other processes by the traceback that came with them, stacks by their main thread."""
+
+from tachoscope.failures import fault_stack
+from tachoscope.failures.describe import describe
+from tachoscope.failures.last_lines import KEPT_LINES, LastLines
+
+WORKER = """Caught ValueError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "/usr/lib/python3/dist-packages/torch/utils/data/_utils/worker.py", line 351, in _worker_loop
+    data = fetcher.fetch(index)
+  File "/home/me/project/data.py", line 40, in __getitem__
+    raise ValueError(f"sample {index} has no label")
+ValueError: sample 17 has no label
+"""
+
+DUMP = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f1 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 320 in wait
+  File "/usr/lib/python3.11/threading.py", line 975 in _bootstrap
+
+Current thread 0x00007f2 (most recent call first):
+  File "/home/me/project/ops.py", line 12 in crash
+  File "/home/me/project/train.py", line 80 in main
+  File "/home/me/project/train.py", line 90 in <module>
+
+Extension modules: numpy.core._multiarray_umath (total: 1)
+"""
+
+
+def test_an_error_of_a_loader_worker_is_where_it_was_raised_in_the_worker() -> None:
+    found = describe(ValueError(WORKER))
+
+    assert (found.exception, found.message) == ("ValueError", "sample 17 has no label")
+    assert found.place == ("data.py:40", "__getitem__")
+
+
+def test_a_message_that_cannot_be_made_is_empty() -> None:
+    class BrokenError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert describe(BrokenError()) == ("BrokenError", "", ("", ""))
+
+
+def test_a_circle_of_causes_ends() -> None:
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+
+    assert describe(one).exception == "ValueError"
+
+
+def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
+    found = describe(ValueError("begin " + "x" * 50_000 + " end")).message
+
+    assert len(found) <= 1000
+    assert (found[:5], found[-3:]) == ("begin", "end")
+
+
+def test_of_a_fault_the_main_thread_counts() -> None:
+    fault = fault_stack.parse(DUMP)
+
+    assert (fault.message, fault.place) == ("Fatal Python error: Segmentation fault", ("ops.py:12", "crash"))
+
+
+def test_a_file_without_a_stack_says_nothing() -> None:
+    assert fault_stack.parse("") == fault_stack.parse("garbage\nFile x") == ("", ("", ""))
+
+
+def test_the_last_lines_are_kept_as_a_terminal_shows_them() -> None:
+    lines = LastLines()
+    for number in range(100):
+        lines.add(f"line {number}\n")
+    lines.add("10%\r20%\r30%")
+
+    assert len(lines.last()) == KEPT_LINES
+    assert lines.last()[-2:] == ["line 99", "30%"]

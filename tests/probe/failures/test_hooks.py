@@ -1,0 +1,169 @@
+"""What a process leaves of its own end, in real processes under the probe's bootstrap; and that it ends as it would without."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tachoscope
+from tachoscope_core.records import records
+from tachoscope_core.storage import spool
+
+BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
+
+
+class Ended:
+    """How a script ended, and what it left in the directory of its run."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str], directory: Path) -> None:
+        self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
+        lines = [line for path in spool.segments(directory) for line in path.read_bytes().splitlines()]
+        self.failures = [row for row in map(records.decode, lines) if isinstance(row, records.ProcessFailed)]
+        self.left = sorted(path.name for path in directory.iterdir() if path.name.startswith(spool.FAULT_PREFIX))
+
+    @property
+    def failure(self) -> records.ProcessFailed:
+        (found,) = self.failures
+        return found
+
+
+def run(folder: Path, script: str, *options: str, **environ: str) -> Ended:
+    directory, path = folder / "run", folder / "script.py"
+    directory.mkdir(exist_ok=True)
+    path.write_text(script)
+    own = {"PYTHONPATH": os.pathsep.join([str(BOOTSTRAP), os.environ.get("PYTHONPATH", "")])}
+    own |= {"TACHOSCOPE_RUN_DIR": str(directory), "TACHOSCOPE_JOB": "j", "RANK": "1"} | environ
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("_TACHOSCOPE")}
+    done = subprocess.run(
+        [sys.executable, *options, str(path)], env=inherited | own, capture_output=True, text=True, timeout=60, check=False
+    )
+    return Ended(done, directory)
+
+
+def test_an_exception_leaves_its_type_its_message_and_the_line_of_the_users_code(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import json\ndef load():\n    return json.loads('{broken')\nload()\n")
+
+    failure = ended.failure
+    assert (ended.code, failure.how, failure.failed_rank, failure.exception) == (1, "exception", 1, "JSONDecodeError")
+    assert (failure.location, failure.function) == ("script.py:3", "load")
+    assert failure.message.startswith("Expecting property name")
+    assert "JSONDecodeError" in ended.stderr
+
+
+def test_a_module_that_is_missing_is_reported_before_anything_else_was_imported(tmp_path: Path) -> None:
+    assert run(tmp_path, "\nimport no_such_module\n").failure.location == "script.py:2"
+
+
+def test_secrets_in_messages_and_on_stderr_are_hidden(tmp_path: Path) -> None:
+    token = "hf_" + "a1B2" * 9
+    ended = run(tmp_path, f"import sys\nprint('using {token}', file=sys.stderr)\nraise ValueError('bad key {token}')\n")
+
+    assert token in ended.stderr
+    assert token not in ended.failure.message + "".join(ended.failure.said)
+    assert ended.failure.said == ["using ***"]
+
+
+def test_the_cause_of_a_wrapped_error_is_where_it_comes_from(tmp_path: Path) -> None:
+    script = "try:\n    int('seven')\nexcept ValueError as error:\n    raise RuntimeError('the training failed') from error\n"
+    failure = run(tmp_path, script).failure
+
+    assert (failure.exception, failure.location) == ("RuntimeError", "script.py:2")
+    assert "caused by ValueError: invalid literal" in failure.message
+
+
+def test_an_error_that_was_caught_before_sys_exit_is_what_the_process_failed_of(tmp_path: Path) -> None:
+    script = "import sys\ntry:\n    {}['lr']\nexcept KeyError:\n    print('no lr', file=sys.stderr)\n    sys.exit(3)\n"
+    ended = run(tmp_path, script)
+
+    failure = ended.failure
+    assert (ended.code, failure.how, failure.exit_code, failure.exception, failure.location) == (
+        3,
+        "exit",
+        3,
+        "KeyError",
+        "script.py:3",
+    )
+    assert failure.said == ["no lr"]
+
+
+def test_what_sys_exit_says_is_kept(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import sys\nsys.exit('no data under /data')\n")
+
+    assert (ended.code, ended.failure.exit_code, ended.failure.message) == (1, 1, "no data under /data")
+
+
+def test_an_exit_that_the_program_caught_is_no_end(tmp_path: Path) -> None:
+    script = "import sys\ntry:\n    sys.exit(2)\nexcept SystemExit:\n    pass\nraise ValueError('later')\n"
+
+    assert [failure.exception for failure in run(tmp_path, script).failures] == ["ValueError"]
+
+
+def test_os_exit_says_from_where(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import os\ndef leave():\n    os._exit(7)\nleave()\n")
+
+    assert (ended.code, ended.failure.exit_code, ended.failure.location, ended.left) == (7, 7, "script.py:3", [])
+
+
+def test_a_hook_of_the_job_that_calls_no_other_does_not_keep_the_error_away(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import sys\nsys.excepthook = lambda *_: print('mine')\nraise ValueError('x')\n")
+
+    assert (ended.stdout, ended.failure.exception, ended.failure.location) == ("mine\n", "ValueError", "script.py:3")
+
+
+def test_the_exception_of_a_thread_is_reported_as_one(tmp_path: Path) -> None:
+    script = (
+        "import threading\ndef work():\n    raise OSError('gone')\none = threading.Thread(target=work)\none.start()\none.join()\n"
+    )
+    ended = run(tmp_path, script)
+
+    assert (ended.code, ended.failure.how, ended.failure.location) == (0, "thread", "script.py:3")
+
+
+def test_an_ordered_end_leaves_nothing(tmp_path: Path) -> None:
+    ended = run(tmp_path, "print('trained')\n")
+
+    assert (ended.code, ended.stdout, ended.stderr, ended.failures, ended.left) == (0, "trained\n", "", [], [])
+
+
+def test_a_process_that_a_rank_starts_is_not_the_rank(tmp_path: Path) -> None:
+    script = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'raise ValueError(1)'])\n"
+
+    assert run(tmp_path, script).failures == []
+
+
+def test_forked_processes_of_the_job_report_nothing_as_the_rank(tmp_path: Path) -> None:
+    script = "import os\nif os.fork() == 0:\n    os._exit(5)\nos.wait()\n"
+
+    assert run(tmp_path, script).failures == []
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGSEGV", "SIGABRT"])
+def test_a_signal_ends_the_process_as_ever_and_leaves_where_it_was(tmp_path: Path, name: str) -> None:
+    from tachoscope.failures import fault_stack
+
+    ended = run(tmp_path, f"import os, signal\ndef stuck():\n    os.kill(os.getpid(), signal.{name})\nstuck()\n")
+
+    ((_, fault),) = fault_stack.take_all(tmp_path / "run")
+    assert ended.code == -getattr(__import__("signal"), name)
+    assert (ended.stdout, ended.stderr, fault.place) == ("", "", ("script.py:3", "stuck"))
+
+
+def test_a_handler_of_the_job_for_sigterm_is_called_as_ever(tmp_path: Path) -> None:
+    script = "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: print('saved'))\nos.kill(os.getpid(), signal.SIGTERM)\n"
+    ended = run(tmp_path, script)
+
+    assert (ended.code, ended.stdout, ended.left) == (0, "saved\n", [])
+
+
+def test_a_faulthandler_that_is_in_use_stays_in_use(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", "-X", "faulthandler")
+
+    assert "Fatal Python error: Segmentation fault" in ended.stderr
+
+
+def test_stderr_stays_the_stream_that_it_was(tmp_path: Path) -> None:
+    script = "import io, sys\nprint(type(sys.stderr) is io.TextIOWrapper, sys.stderr.fileno(), sys.stderr.write('a\\n'))\n"
+
+    assert run(tmp_path, script).stdout == "True 2 2\n"
