@@ -24,7 +24,7 @@ from tachoscope_analyzers.failures.report import failures
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.storage.store import Store
 
-_LONGEST_SECONDS = 120
+_LONGEST_SECONDS = 300
 _RANK = re.compile(r"^\s*rank\s*:\s*(\d+)", re.MULTILINE)
 _LINE = re.compile(rf'File "[^"]*{re.escape(SCRIPT.name)}", line (\d+)')
 

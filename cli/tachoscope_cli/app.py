@@ -205,7 +205,8 @@ def run(
     if outcome.recorded and outcome.all_shipped:
         where = f" --store {outcome.store_url}" if outcome.store_url != default_url() else ""
         by = " (by the node's agent)" if outcome.by_agent else ""
-        judge = f"goodput {outcome.job}{where}" if outcome.several else f"analyze{where} --job {outcome.job}"
+        without_step = outcome.failure is not None and outcome.failure.step is None
+        judge = f"goodput {outcome.job}{where}" if outcome.several or without_step else f"analyze{where} --job {outcome.job}"
         for service in outcome.services:
             print_notice(f"service {service} is in {outcome.store_url}{by}; next: tachoscope analyze{where} --job {service}")
         if not outcome.services:

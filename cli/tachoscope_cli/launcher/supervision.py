@@ -103,7 +103,7 @@ class Supervision:
             root_known: how it failed is said by others.
         """
         if not any(seen.steps for seen in self._facts.of_attempt()):
-            return [f"no training step was seen: {job_notes.why_no_steps(self._facts)}"]
+            return [] if root_known else [f"no training step was seen: {job_notes.why_no_steps(self._facts)}"]
         failed = "" if self._interrupted or root_known else job_notes.first_failure(self._facts)
         found = job_notes.data_notes(self._facts.of_attempt(), shared_ranks(self._facts.claims()))
         return [*([failed] if failed else []), *job_notes.texts(found)]
