@@ -324,3 +324,18 @@ def test_once_prints_a_line_for_each_live_job(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     os.makedirs(empty)
     assert "no job in" in command("watch", "--once", "--store", empty, "--workers", 1).stdout
+
+
+def test_a_job_that_failed_twice_at_the_same_root_is_told_with_it_and_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise ValueError('sample 17 has no label')\n")
+    for _ in range(2):
+        subprocess.run(
+            [BIN / "tachoscope", "run", "--job", "twice", "--", BIN / "python", tmp_path / "train.py"],
+            env=environment(tmp_path), capture_output=True, check=False, timeout=120,
+        )  # fmt: skip
+    view = view_of(tmp_path / "store", "twice")
+
+    assert view.state == "failed" and view.failure is not None
+    assert (view.failure.location, view.failure.exception, view.failure.policy) == ("train.py:1", "ValueError", "stop")
+    assert json.loads(api.jobs([view]))["jobs"][0]["failure"]["repeats_attempt"] == 0
+    assert values([view], [])["tachoscope_job_same_failure"] == {("twice",): 1.0}
