@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include "native_sampler.h"
+#include "other_process.h"
 
 #include <structmember.h>
 
@@ -161,22 +162,10 @@ static PyObject *counts(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
                          (unsigned long long)of->late, "overflowed", (unsigned long long)of->overflowed);
 }
 
-PyDoc_STRVAR(sample_self_doc, "sample_self(code_type): return the calling thread's stack as (name, filename, first line, line table, byte of\n"
-                              "the instruction), the innermost first, read as those of others are; None for a frame whose names or table are too large.\n\n"
-                              "Raises:\n    RuntimeError: this interpreter's layout is not known, or its memory cannot be read.");
-
-static PyObject *sample_self(PyObject *Py_UNUSED(module), PyObject *code_type)
+/* Return the frames that were read last, None for one whose names or table are too large; NULL with an exception if they form no stack. */
+static PyObject *frames_list(struct sampler *of)
 {
-    struct sampler *of = new_sampler(code_type);
-    if (of == NULL)
-        return NULL;
     PyObject *found = PyList_New(0);
-    if (!read_stack(&of->layout, &of->watched, &of->stack)) {
-        PyErr_SetString(PyExc_RuntimeError, "process_vm_readv is not permitted, or this interpreter has a different layout");
-        Py_CLEAR(found);
-    }
-    if (found != NULL)
-        read_codes(&of->layout, &of->watched, &of->stack, &of->codes);
     for (unsigned i = 0; found != NULL && i < of->stack.count; i++) {
         const struct code *code = code_at(&of->codes, of->stack.frames[i].code);
         int64_t byte = code->readable ? instruction_of(&of->layout, &of->stack.frames[i], &code->head) : 0;
@@ -188,6 +177,102 @@ static PyObject *sample_self(PyObject *Py_UNUSED(module), PyObject *code_type)
             Py_CLEAR(found);
         }
     }
+    return found;
+}
+
+PyDoc_STRVAR(sample_self_doc, "sample_self(code_type): return the calling thread's stack as (name, filename, first line, line table, byte of\n"
+                              "the instruction), the innermost first, read as those of others are; None for a frame whose names or table are too large.\n\n"
+                              "Raises:\n    RuntimeError: this interpreter's layout is not known, or its memory cannot be read.");
+
+static PyObject *sample_self(PyObject *Py_UNUSED(module), PyObject *code_type)
+{
+    struct sampler *of = new_sampler(code_type);
+    if (of == NULL)
+        return NULL;
+    PyObject *found = NULL;
+    if (!read_stack(&of->layout, &of->watched, &of->stack)) {
+        PyErr_SetString(PyExc_RuntimeError, "process_vm_readv is not permitted, or this interpreter has a different layout");
+    } else {
+        read_codes(&of->layout, &of->watched, &of->stack, &of->codes);
+        found = frames_list(of);
+    }
+    release(of);
+    return found;
+}
+
+PyDoc_STRVAR(locator_doc, "locator(code_type): return where `stacks_of` finds the threads of this process, from any other process of this machine.\n\n"
+                          "Raises:\n    RuntimeError: this interpreter's layout is not known.");
+
+static PyObject *locator(PyObject *Py_UNUSED(module), PyObject *code_type)
+{
+    struct locator of;
+    memset(&of, 0, sizeof of);
+    const char *reason = find_layout(&of.layout);
+    if (reason != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, reason);
+        return NULL;
+    }
+    memcpy(of.magic, LOCATOR_MAGIC, sizeof of.magic);
+    of.thread = (uint64_t)(uintptr_t)PyThreadState_Get();
+    of.code_type = (uint64_t)(uintptr_t)code_type;
+    of.text_type = (uint64_t)(uintptr_t)&PyUnicode_Type;
+    of.bytes_type = (uint64_t)(uintptr_t)&PyBytes_Type;
+    return PyBytes_FromStringAndSize((const char *)&of, sizeof of);
+}
+
+PyDoc_STRVAR(stacks_of_doc, "stacks_of(pid, locator): return the Python threads of another process as (native id, frames), that which wrote the locator first.\n\n"
+                            "Frames are those of `sample_self`, none where the thread is in no Python code or no stack could be read. A forked child has\n"
+                            "the locator of its parent. The interpreter's lock is released while memory is read.\n\n"
+                            "Raises:\n    ValueError: not a locator. OSError: the process cannot be read.");
+
+/* Read one thread and append it; return 0 or -1 with an exception. */
+static int append_thread(struct sampler *of, const struct locator *where, pid_t pid, uint64_t thread, PyObject *found)
+{
+    Py_BEGIN_ALLOW_THREADS
+    read_from = pid;
+    read_other_thread(where, thread, &of->watched, &of->stack, &of->codes);
+    read_from = 0;
+    Py_END_ALLOW_THREADS
+    PyObject *frames = frames_list(of);
+    if (frames == NULL && PyErr_ExceptionMatches(PyExc_RuntimeError)) {  /* the thread runs, and its stack changed meanwhile */
+        PyErr_Clear();
+        frames = PyList_New(0);
+    }
+    return frames == NULL ? -1 : append(found, Py_BuildValue("KN", (unsigned long long)of->watched.native_id, frames));
+}
+
+static PyObject *stacks_of(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    int pid;
+    const char *data;
+    Py_ssize_t size;
+    struct locator where;
+    uint64_t threads[MOST_THREADS], first;
+    unsigned count = 0;
+    int readable;
+    if (!PyArg_ParseTuple(arguments, "iy#", &pid, &data, &size))
+        return NULL;
+    memcpy(&where, data, (size_t)size < sizeof where ? (size_t)size : sizeof where);
+    if (!is_locator(&where, (size_t)size)) {
+        PyErr_SetString(PyExc_ValueError, "not a locator of this version");
+        return NULL;
+    }
+    struct sampler *of = mmap(NULL, sizeof *of, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (of == MAP_FAILED)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    of->layout = where.layout;
+    Py_BEGIN_ALLOW_THREADS
+    read_from = pid;
+    errno = 0;
+    readable = read_all(&(struct part){where.thread, &first, sizeof first}, 1);
+    if (readable)
+        count = find_threads(&where, threads);
+    read_from = 0;
+    Py_END_ALLOW_THREADS
+    PyObject *found = readable ? PyList_New(0) : PyErr_SetFromErrno(PyExc_OSError);
+    for (unsigned i = 0; found != NULL && i < count; i++)
+        if (append_thread(of, &where, pid, threads[i], found) != 0)
+            Py_CLEAR(found);
     release(of);
     return found;
 }
@@ -306,6 +391,8 @@ static PyObject *stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 
 static PyMethodDef METHODS[] = {
     {"sample_self", sample_self, METH_O, sample_self_doc},
+    {"locator", locator, METH_O, locator_doc},
+    {"stacks_of", stacks_of, METH_VARARGS, stacks_of_doc},
     {"member", member, METH_O, member_doc},
     {"start", start, METH_VARARGS, start_doc},
     {"drain", drain, METH_NOARGS, drain_doc},

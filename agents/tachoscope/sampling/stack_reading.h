@@ -1,6 +1,7 @@
 /* Reads the stack of a Python thread while it runs, without the interpreter's lock.
  *
- * All of the interpreter's memory is read through process_vm_readv on the own process: the kernel copies it, or says that it cannot.
+ * All of the interpreter's memory is read through process_vm_readv, on the own process or on another one: the kernel copies it, or says
+ * that it cannot.
  * No pointer of the interpreter is ever dereferenced here, nothing of it is written, and nothing is allocated.
  */
 #ifndef TACHOSCOPE_STACK_READING_H
@@ -29,6 +30,8 @@ struct part {
     size_t size;
 };
 
+static _Thread_local pid_t read_from;  /* the process whose memory the calling thread reads; 0: its own */
+
 /* Read parts in order; return how many bytes were read before the first that could not be. */
 static size_t read_parts(const struct part *parts, size_t count)
 {
@@ -39,7 +42,7 @@ static size_t read_parts(const struct part *parts, size_t count)
         local[i] = (struct iovec){parts[i].to, parts[i].size};
         remote[i] = (struct iovec){(void *)parts[i].from, parts[i].size};
     }
-    long got = syscall(SYS_process_vm_readv, (long)getpid(), local, (unsigned long)count, remote, (unsigned long)count, 0ul);
+    long got = syscall(SYS_process_vm_readv, (long)(read_from != 0 ? read_from : getpid()), local, (unsigned long)count, remote, (unsigned long)count, 0ul);
     return got < 0 ? 0 : (size_t)got;
 }
 

@@ -63,7 +63,7 @@ class UnlockedStacks:
 
     def _drain(self) -> list[StackSample]:
         codes, samples, oldest, lives = self._native.drain() if self.on else ((), (), 0, True)
-        self._codes.update((number, _stand_in(*of)) for number, *of in codes)
+        self._codes.update((number, stand_in(*of)) for number, *of in codes)
         found = [
             StackSample(phase, flag, [(self._codes[number], max(byte, 0)) for number, byte in places])
             for phase, flag, places in samples
@@ -94,7 +94,7 @@ def why_not() -> str:
         return str(error)
 
 
-def _stand_in(name: str, filename: str, first_line: int, line_table: bytes) -> CodeType:
+def stand_in(name: str, filename: str, first_line: int, line_table: bytes) -> CodeType:
     """Return a code object with these names and lines, which does nothing."""
     return _BLANK.replace(co_name=name, co_filename=filename, co_firstlineno=first_line, co_linetable=line_table)
 
@@ -164,7 +164,7 @@ _Frame = tuple[str, str, int, bytes, int]
 
 def _read(sample: list[tuple[tuple[Any, ...], int] | None]) -> list[_Frame | None]:
     """Return what the native module read of each frame, None where names or table are too large."""
-    return [one and _frame(code := _stand_in(*one[0][1:]), lines_of([(code, one[1])])[0][1]) for one in sample]
+    return [one and _frame(code := stand_in(*one[0][1:]), lines_of([(code, one[1])])[0][1]) for one in sample]
 
 
 def _told(frame: FrameType | None) -> list[_Frame]:

@@ -11,6 +11,7 @@ from typing import Any
 from tachoscope import guard
 from tachoscope.lineage import collect
 from tachoscope.process.placement import gpu_uuid, pod_uid
+from tachoscope.sampling.other_process import own_locator
 from tachoscope.spool.outbox import Outbox
 from tachoscope.timing.procfs import start_time
 from tachoscope.training import parallel_layout
@@ -30,6 +31,7 @@ def write(outbox: Outbox, *, rendezvous_seconds: float, parents: Iterable[str]) 
         rendezvous_seconds=rendezvous_seconds,
         **parallel_layout.of_process(os.environ, outbox.rank, world),
         parents=[*dict.fromkeys([*parents, *collect.described_parents()])],
+        stack_locator=own_locator(),
         **of_process(sys.modules.get("torch")),
     )
 

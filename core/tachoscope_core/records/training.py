@@ -52,6 +52,8 @@ class JobStarted(Record, frozen=True, kw_only=True, tag="JobStarted"):
     """Size of each parallel dimension: dp, tp, pp, cp, ep."""
     groups: dict[Name, list[list[Count]]] = {}
     """By parallel dimension, the ranks of the groups that this process is in; those of `pp` in the order of the stages."""
+    stack_locator: Text = ""
+    """Where who may trace this process finds its Python threads, see `tachoscope.sampling.other_process`; empty: not known."""
 
 
 class StepDone(Record, frozen=True, kw_only=True, tag="StepDone"):
