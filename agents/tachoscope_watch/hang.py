@@ -9,6 +9,9 @@ from tachoscope_core.jobs.hang_rule import WAITING_PHASES, RankState
 from tachoscope_core.report.report import Evidence, Finding
 from tachoscope_watch.live_jobs import LiveJob
 
+_CLOCK_SECONDS = 1.0
+"""Between the time of a step as its rank and as its node's agent tell it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hang:
@@ -32,16 +35,21 @@ def hang_of(job: LiveJob) -> Hang | None:
         RankState(rank.status.rank, rank.status.writer, rank.status.step, rank.status.phase, silent=rank.silent) for rank in running
     ]
     usual_step, least, seconds = hang_rule.usual_step_seconds(usual), hang_rule.least_seconds(), job.time - last
-    if not hang_rule.is_hang(ranks, seconds, usual_step, least):
+    limits = hang_rule.limits_of(usual_step, max(least, job.hang_limit_seconds))
+    told = job.hang if job.hang is not None and last <= job.hang.since + _CLOCK_SECONDS else None
+    if told is None and not hang_rule.is_hang(ranks, seconds, limits):
         return None
     gone = [(rank.status.rank, rank.status.writer) for rank in job.ranks if rank.status.ended in {"failed", "killed"}]
     stuck, why = hang_rule.stuck_rank(ranks, gone)
     waiting = sum(not rank.silent and rank.phase in WAITING_PHASES for rank in ranks)
-    return Hang(seconds, hang_rule.limit_seconds(usual_step, least), None if stuck is None else stuck[0], why, waiting)
+    limit = limits.full if seconds > limits.full else hang_rule.QUICK_SECONDS
+    if told is not None and told.failed_rank >= 0:  # who sees the processes knows more than their records tell
+        return Hang(seconds, limit, told.failed_rank, told.why, waiting)
+    return Hang(seconds, limit, None if stuck is None else stuck[0], why, waiting)
 
 
-def finding(found: Hang) -> Finding:
-    """Return the finding of a hang that lasts: nothing goes on, so its share is all."""
+def finding(found: Hang, job: str) -> Finding:
+    """Return the finding of a job's hang that lasts: nothing goes on, so its share is all."""
     source = "status of all nodes"
     evidence = [
         Evidence(
@@ -67,7 +75,7 @@ def finding(found: Hang) -> Finding:
         runner_up=None,
         evidence=evidence,
         speedup_if_fixed=None,
-        action="see what that rank does: `py-spy dump --pid PID`, `ps -o stat,wchan -p PID` on its host; then end it: "
+        action=f"see where its processes stand: `tachoscope hang {job}`; then end that rank: "
         "its launcher goes on from the last checkpoint",
         runbook="runbooks/hang.md",
     )

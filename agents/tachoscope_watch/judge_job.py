@@ -148,7 +148,7 @@ def _recorded_view(store: Store, records: JobRecords, newest: int, now: float) -
 
 
 def _with_hang(view: JobView, stands: Hang) -> JobView:
-    found = finding(stands)
+    found = finding(stands, view.job)
     report = view.report
     if report is not None:
         report = msgspec.structs.replace(report, findings=[found, *report.findings])

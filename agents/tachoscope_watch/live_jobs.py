@@ -10,7 +10,7 @@ from tachoscope_core.jobs.hang_rule import SILENT_SECONDS
 from tachoscope_core.owner import Owner
 from tachoscope_core.storage import node_status
 from tachoscope_core.storage.ledger_rows import RankRows
-from tachoscope_core.storage.node_status import NodeStatus, RankStatus
+from tachoscope_core.storage.node_status import HangStatus, NodeStatus, RankStatus
 from tachoscope_core.storage.store import Store
 from tachoscope_watch.ledgers import JobLedgers, Part
 
@@ -37,6 +37,8 @@ class LiveJob(msgspec.Struct, frozen=True):
         ended: `completed` or `failed`, as who launched it said; empty: nobody did. ranks: in their order.
         state_seconds: by ledger state, of all ranks and attempts together. events: number of records that are not measurements.
         rows: of the last two minutes.
+        hang_limit_seconds: the longest that a node allows it to be without a step; 0.0: not known.
+        hang: that a node which has all its ranks says it is in; None: no such node says so.
     """
 
     job: str
@@ -49,6 +51,8 @@ class LiveJob(msgspec.Struct, frozen=True):
     state_seconds: dict[str, float]
     events: int
     rows: list[RankRows]
+    hang_limit_seconds: float = 0.0
+    hang: HangStatus | None = None
 
     @property
     def state(self) -> str:
@@ -91,6 +95,8 @@ def _joined(job: str, parts: list[Part], now: float, state_seconds: dict[str, fl
         state_seconds,
         events,
         [rows for _, part in parts for rows in part.rows],
+        max(part.hang_limit_seconds for _, part in parts),
+        next((part.hang for _, part in parts if part.hang is not None and part.hang.all_seen), None),
     )
 
 

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from tachoscope_core.storage.node_status import HangStatus
 from tachoscope_watch.hang import Hang, finding, hang_of
 from tachoscope_watch.live_jobs import NodeReader
 from watched_jobs import PlantedJob, standing, well
@@ -22,7 +24,7 @@ def test_a_rank_that_is_elsewhere_while_the_others_wait_is_named(tmp_path: Path,
 
     assert found is not None and found.rank == culprit and found.waiting == 3
     assert 59 < found.seconds < 63
-    assert finding(found).ranks == [culprit]
+    assert finding(found, "job").ranks == [culprit]
 
 
 @pytest.mark.parametrize("culprit", [0, 2])
@@ -37,7 +39,7 @@ def test_where_all_wait_for_each_other_nobody_is_blamed(tmp_path: Path) -> None:
     found = judged(standing(tmp_path, "job", phases=WAITING))
 
     assert found is not None and found.rank is None
-    assert finding(found).ranks == "all" and finding(found).confidence == 0.5
+    assert finding(found, "job").ranks == "all" and finding(found, "job").confidence == 0.5
 
 
 PAUSES = [
@@ -76,3 +78,25 @@ def test_a_job_of_which_nothing_comes_any_more_is_gone_and_not_hung(tmp_path: Pa
     job = standing(tmp_path, "job", phases=WAITING, silent=(0, 1, 2, 3))
 
     assert judged(job) is None
+
+
+def test_the_word_of_a_node_that_sees_all_ranks_counts_before_the_limit_and_only_until_the_next_step(tmp_path: Path) -> None:
+    job = standing(tmp_path, "job", seconds=14.0, phases=WAITING)
+    (live,) = NodeReader(job.store).live_jobs(job.now).values()
+    last = max(rank.status.step_time for rank in live.ranks)
+
+    def told(since: float) -> Hang | None:
+        return hang_of(msgspec.structs.replace(live, hang=HangStatus(since, 2, "it stands still", all_seen=True)))
+
+    assert judged(job) is None
+    found = told(last)
+    assert found is not None and (found.rank, found.why) == (2, "it stands still")
+    assert told(last - 10.0) is None
+
+
+def test_a_job_that_paused_twice_may_pause_again(tmp_path: Path) -> None:
+    job = standing(tmp_path, "job", seconds=60.0, phases=WAITING)
+    (live,) = NodeReader(job.store).live_jobs(job.now).values()
+
+    assert hang_of(live) is not None
+    assert hang_of(msgspec.structs.replace(live, hang_limit_seconds=80.0)) is None

@@ -11,6 +11,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from tachoscope.supervisor.movement import WINDOW_SECONDS as MOVEMENT_SECONDS
+from tachoscope.supervisor.movement import Movement
 from tachoscope.supervisor.process_exits import ProcessExits
 from tachoscope_core.jobs import hang_rule
 from tachoscope_core.records import records
@@ -37,6 +39,7 @@ class WatchedProcess:
         step: the last that it finished. phase: where it was after that, by its last heartbeat; empty: not known.
         alive_time: when it was last seen alive. gone_time: when it was first seen gone; 0: it was not.
         ended: status of its `JobEnded`; empty: none came. over: nothing more is to be said about it.
+        stack_locator, world_size: as its `JobStarted` says.
     """
 
     writer: str
@@ -53,6 +56,8 @@ class WatchedProcess:
     ended: str = ""
     reason: str = ""
     over: bool = False
+    stack_locator: str = ""
+    world_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +74,18 @@ class JobWatch:
     """Knows the processes of one job on this host.
 
     Args:
-        least_hang_seconds: without a step, from which on a hang may be said.
+        least_hang_seconds: without a step, from which on a hang may be said. pace: of the job's steps so far.
     """
 
     least_hang_seconds: float = hang_rule.LEAST_SECONDS
+    pace: hang_rule.Pace = field(default_factory=hang_rule.Pace)
     exits: ProcessExits = field(default_factory=ProcessExits)
     processes: dict[str, WatchedProcess] = field(default_factory=dict)
     _recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
     _attempts: dict[int, int] = field(default_factory=dict)
     _events: list[JobEvent] = field(default_factory=list)
     _ended: list[WatchedProcess] = field(default_factory=list)
+    _movement: Movement = field(default_factory=Movement)
     _hung_at: float | None = None
     _gone_time: float = 0.0
 
@@ -94,12 +101,14 @@ class JobWatch:
         process.record_at = max(process.record_at, at)
         match record:
             case records.JobStarted():
-                process.pid = record.pid
+                process.pid, process.stack_locator, process.world_size = record.pid, record.stack_locator, record.world_size
                 self.exits.follow(process.writer, record.pid)
             case records.StepDone():
                 process.step, process.step_at, process.step_time = record.step, at, min(record.time, unix_seconds)
                 process.phase = ""
                 self._recent.append(record.wall_seconds)
+                self.pace.add(record.step, record.wall_seconds, hang_rule.excused_seconds(record.phase_seconds))
+                self._movement.forget()
             case records.Heartbeat():
                 process.phase = record.phase if process.step_at is None or at > process.step_at else ""
             case records.JobEnded():
@@ -178,8 +187,11 @@ class JobWatch:
             told, self._hung_at = self._hung_at, None
             return [JobEvent(text=f"the job goes on, after {last.step_at - told:.0f} s without a step")]
         usual, idle = hang_rule.usual_step_seconds(self._recent), now - last.step_at
+        limits = hang_rule.limits_of(usual, self.least_hang_seconds, self.pace, all_seen=_all_seen(running))
+        if idle <= limits.quick - MOVEMENT_SECONDS:  # the usual case, cheaply
+            return []
         ranks = [self._state_of(process, now) for process in running]
-        if not hang_rule.is_hang(ranks, idle, usual, self.least_hang_seconds):
+        if not hang_rule.is_hang(ranks, idle, limits):
             return []
         gone = [process for process in self.processes.values() if process.over and process.attempt == newest and _failed(process)]
         self._hung_at = last.step_at
@@ -195,7 +207,14 @@ class JobWatch:
 
     def _state_of(self, process: WatchedProcess, now: float) -> hang_rule.RankState:
         stopped, silent = self.exits.stopped(process.writer), now - process.record_at > hang_rule.SILENT_SECONDS
-        return hang_rule.RankState(process.rank, process.writer, process.step, process.phase, stopped, silent)
+        pid = self.exits.pid_of(process.writer)
+        still = pid is not None and self._movement.stands_still(pid, now)
+        return hang_rule.RankState(process.rank, process.writer, process.step, process.phase, stopped, silent, still)
+
+
+def _all_seen(running: list[WatchedProcess]) -> bool:
+    """Return whether all ranks of the job run on this host: what others do is not known here."""
+    return len({process.rank for process in running}) >= max(process.world_size for process in running) > 0
 
 
 def _step_at(process: WatchedProcess) -> float:

@@ -28,7 +28,7 @@ class ProcessExits:
         except OSError:
             return False
         # The descriptor first: then the process that is looked at is the one that is followed, as long as it lives.
-        if not _writes(pid, writer):
+        if not writes_segment(pid, writer):
             os.close(descriptor)
             return False
         self._poll.register(descriptor, select.EPOLLIN)
@@ -38,6 +38,10 @@ class ProcessExits:
     def follows(self, writer: str) -> bool:
         """Return whether the process is followed, and lives as far as is known."""
         return writer in self._descriptors
+
+    def pid_of(self, writer: str) -> int | None:
+        """Return the process that writes a writer's segments; None: it is not followed."""
+        return self._pids.get(writer)
 
     def newly_exited(self) -> list[str]:
         """Return the writers whose processes ended since the last call, in order."""
@@ -70,7 +74,7 @@ class ProcessExits:
         self._poll.close()
 
 
-def _writes(pid: int, writer: str) -> bool:
+def writes_segment(pid: int, writer: str) -> bool:
     """Return True if a process has a segment of the writer open for writing. A shipper opens it for reading only."""
     try:
         return any(

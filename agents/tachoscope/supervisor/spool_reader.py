@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from tachoscope_core.storage import spool
 
 _STEP = b'{"kind":"StepDone"'
+_LONG = re.compile(rb'"wall_seconds":[1-9]')
+"""In the line of a step that took a second and more: what may be a pause."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -37,7 +40,7 @@ class RunReader:
         self._done: set[str] = set()
 
     def lines(self) -> list[bytes]:
-        """Return new whole lines; of the new steps of a segment only the last."""
+        """Return new whole lines; of the new steps of a segment only the last, and those of a second and more."""
         self._find()
         found: list[bytes] = []
         for tail in self._tails.values():
@@ -93,6 +96,7 @@ def _new_lines(tail: _Tail) -> list[bytes]:
         *whole, tail.rest = (tail.rest + chunk).split(b"\n")
         steps = [line for line in whole if line.startswith(_STEP)]
         found += [line for line in whole if line and not line.startswith(_STEP)]
+        found += [line for line in steps[:-1] if _LONG.search(line)]
         found += steps[-1:]
     return found
 

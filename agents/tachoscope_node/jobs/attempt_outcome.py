@@ -14,7 +14,7 @@ import msgspec
 
 from tachoscope_core.metrics.training import ENDS
 from tachoscope_core.records import records
-from tachoscope_node.jobs.state import AttemptEnding, Job, Rank
+from tachoscope_node.jobs.state import AttemptEnding, Job, KnownHang, Rank
 
 WAIT_SECONDS = 30.0
 """So long a failure may wait for its cause: the kernel log and the driver are asked once in a while."""
@@ -65,6 +65,7 @@ def judged(job: Job, record: records.Record) -> None:
         case records.WorkerHung():
             job.hangs += 1
             job.hung_at = job.last_end
+            job.hang = KnownHang(record.since_time, record.step, record.failed_rank, record.why[:1024])
         case records.PreemptionNotice():
             job.ending.told = True
 

@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import msgspec
 
-from tachoscope_core.jobs.hang_rule import PHASES_WITHOUT_LIMIT, limit_seconds, usual_step_seconds
+from tachoscope_core.jobs.hang_rule import PHASES_WITHOUT_LIMIT, Pace, excused_seconds, limit_seconds, usual_step_seconds
 from tachoscope_core.records.records import StepDone
 
 
-def hung_seconds(without_step: float, recent: list[float], least_seconds: float) -> float:
+def hung_seconds(without_step: float, recent: list[float], least_seconds: float, pace: Pace) -> float:
     """Return how much of a time without a step is too much: all beyond a usual step, once the time is beyond the limit.
 
     Args:
-        recent: wall seconds of the last steps.
+        recent: wall seconds of the last steps. pace: of the job's steps so far.
     """
     if not recent:
         return 0.0
     usual = usual_step_seconds(recent)
-    return without_step - usual if without_step > limit_seconds(usual, least_seconds) else 0.0
-
-
-def own_excuse_seconds(step: StepDone) -> float:
-    """Return the seconds of a step that may last as long as they last."""
-    return sum(step.phase_seconds.get(phase, 0.0) for phase in PHASES_WITHOUT_LIMIT)
+    return without_step - usual if without_step > limit_seconds(usual, least_seconds, pace) else 0.0
 
 
 def shortened(step: StepDone, seconds: float) -> StepDone:
@@ -36,7 +31,7 @@ def shortened(step: StepDone, seconds: float) -> StepDone:
     """
     if seconds >= step.wall_seconds:
         return step
-    excuse = own_excuse_seconds(step)
+    excuse = excused_seconds(step.phase_seconds)
     kept = min(excuse, seconds)
     factors = dict.fromkeys(PHASES_WITHOUT_LIMIT, kept / excuse if excuse else 0.0)
     rest = (seconds - kept) / max(step.wall_seconds - excuse, 1e-12)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tachoscope_core.jobs.hang_rule import excused_seconds
 from tachoscope_core.metrics.training import STEP_SLOWDOWN
 from tachoscope_core.records.records import StepDone
-from tachoscope_node.jobs import hang_time
 from tachoscope_node.jobs.state import RECENT_STEPS, Job, Rank
 from tachoscope_node.jobs.step_attribution import PendingWait, StepStates, split_waiting
 
@@ -19,7 +19,7 @@ def add_step(job: Job, rank: Rank, step: StepDone, part: StepStates) -> None:
     parts = job.open_steps.setdefault(step.step, {})
     if rank.rank in parts:  # the step again, by a process started again
         _settle(job, {rank.rank: parts[rank.rank]})
-    excused = hang_time.own_excuse_seconds(step)
+    excused = excused_seconds(step.phase_seconds)
     parts[rank.rank] = PendingWait(part.wall, part.waiting, part.exchange, step.wall_seconds, excused)
     if job.has_all_ranks(parts):
         _settle(job, job.open_steps.pop(step.step))

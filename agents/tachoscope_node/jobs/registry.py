@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tachoscope_core.jobs.hang_rule import LEAST_SECONDS
+from tachoscope_core.jobs.hang_rule import LEAST_SECONDS, excused_seconds
 from tachoscope_core.metrics.training import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
 from tachoscope_core.owner import Owner
 from tachoscope_core.records import records
@@ -144,6 +144,7 @@ class JobRegistry:
             case records.JobStarted():
                 rank.pid, rank.world_size, rank.device = record.pid, record.world_size, record.device[:32]
                 rank.gpu_uuid, rank.pod_uid = record.gpu_uuid[:96], record.pod_uid[:64]
+                rank.stack_locator = record.stack_locator[:1024]
                 rank.layout = layout_of(record)
                 rank.began = account.process_began(record, at)
             case records.Heartbeat():
@@ -266,6 +267,7 @@ class JobRegistry:
             self.rejected["implausible"] += 1
             return
         rest, new = account.step_done(job, rank, step, at, self._hang_seconds)
+        job.pace.add(step.step, step.wall_seconds, excused_seconds(step.phase_seconds))
         job.ending.since = max(job.ending.since, at)
         rank.steps += 1
         seconds = records.step_seconds(step)

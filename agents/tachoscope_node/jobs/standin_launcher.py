@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from tachoscope.preemption import notice_file
 from tachoscope.supervisor.job_watch import JobWatch, WatchedProcess
 from tachoscope.supervisor.records import OutsideRecords
@@ -107,7 +109,7 @@ class StandInLauncher:
 
     def _start_watching(self, job: Job, now: float, unix_seconds: float) -> None:
         running = job.running()
-        watch = JobWatch(self._hang_seconds)
+        watch = JobWatch(self._hang_seconds, pace=msgspec.structs.replace(job.pace, pauses=dict(job.pace.pauses)))
         for rank in running:
             watch.add(_process(rank, now, unix_seconds), [wall for wall, _ in rank.recent])
         if job.hung_at is not None and job.hung_at == job.last_end:
@@ -193,4 +195,6 @@ def _process(rank: Rank, now: float, unix_seconds: float) -> WatchedProcess:
         rank.last_record,
         rank.phase,
         alive_time=unix_seconds - (now - rank.last_record),
+        stack_locator=rank.stack_locator,
+        world_size=rank.world_size,
     )

@@ -7,6 +7,7 @@ import math
 import msgspec
 
 from tachoscope.training.parallel_layout import DIMENSIONS
+from tachoscope_core.jobs.hang_rule import Pace
 from tachoscope_core.metrics.training import (
     CHECKPOINT_BACKGROUND,
     CHECKPOINT_BLOCKING,
@@ -58,6 +59,15 @@ class AttemptEnding(msgspec.Struct):
             self.failed_attempt, self.failure = attempt, reason[:64]
 
 
+class KnownHang(msgspec.Struct, frozen=True):
+    """A hang on the node, by the word of who watches the job there: see `WorkerHung`."""
+
+    since_time: float
+    step: int
+    failed_rank: int
+    why: str
+
+
 class Rows(msgspec.Struct):
     """A job's ledger rows on this node: see `ledger_windows`.
 
@@ -78,7 +88,7 @@ class Rank(msgspec.Struct):
     Attributes:
         writer, directory: who writes its records, and where. ended: `left`, `failed` or `killed` once it did.
         gpu_uuid, pod_uid: as its record says. layout: so, too, where it makes the world.
-        phase: where it was after its last step, by its last heartbeat; empty: not known.
+        phase: where it was after its last step, by its last heartbeat; empty: not known. stack_locator: as its `JobStarted` says.
         seconds: by ledger state. dropped_before: records dropped by the rank's earlier processes.
         recent: wall and data wait of the last steps.
         began: when the process was started; None: not known. accounted: up to when its time is in `seconds`; None: nothing is.
@@ -110,6 +120,7 @@ class Rank(msgspec.Struct):
     recent: list[tuple[float, float]] = []
     clocks: Clocks = msgspec.field(default_factory=Clocks)
     phase: str = ""
+    stack_locator: str = ""
     began: float | None = None
     accounted: float | None = None
     hung: float = 0.0
@@ -135,8 +146,10 @@ class Job(msgspec.Struct):
         shards_quarantined: data shards on its quarantine list; None: nothing is known of any shard.
         open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
         step_slowdown, regularity: steps over the usual one, and what is usual. integrity: what checks of its numbers found, None:
-            it is not checked. hangs: that were noticed on the node. hung_at: when the last step before the newest of them ended, by
-            the monotonic clock. ending: what was heard of the end of its attempt.
+            it is not checked. hangs: that were noticed on the node; hang: the last; hung_at: when the last step before it ended, by
+            the monotonic clock; hangs_looked_at: whose evidence was collected.
+        pace: of its steps so far, by which its hang limit is set.
+        ending: what was heard of the end of its attempt.
         began: when this agent started to count it, Unix seconds. events: number of its records that are not measurements.
     """
 
@@ -170,6 +183,9 @@ class Job(msgspec.Struct):
     integrity: Integrity | None = None
     hangs: int = 0
     hung_at: float | None = None
+    hang: KnownHang | None = None
+    hangs_looked_at: int = 0
+    pace: Pace = msgspec.field(default_factory=Pace)
     ending: AttemptEnding = msgspec.field(default_factory=AttemptEnding)
     began: int = 0
     events: int = 0

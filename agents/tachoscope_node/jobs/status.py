@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tachoscope_core.jobs.hang_rule import usual_step_seconds
+from tachoscope_core.jobs.hang_rule import LEAST_SECONDS, limit_seconds, usual_step_seconds
 from tachoscope_core.owner import Owner
 from tachoscope_core.storage.ledger_rows import in_columns
-from tachoscope_core.storage.node_status import JobStatus, RankStatus
+from tachoscope_core.storage.node_status import HangStatus, JobStatus, RankStatus
 from tachoscope_node.jobs.ledger_windows import recent_rows
 from tachoscope_node.jobs.state import Job, Rank
 
 ENDED_SECONDS = 300.0
 """A job stays in the status for so long after its end; readers look a few times a minute."""
+_CLOCK_SECONDS = 1.0
+"""Between the Unix time of a record and the one that its monotonic time gives."""
 
 
 def jobs_status(
-    jobs: Iterable[Job], owner_of: Callable[[str], Owner | None], *, now: float, unix_seconds: float
+    jobs: Iterable[Job],
+    owner_of: Callable[[str], Owner | None],
+    *,
+    now: float,
+    unix_seconds: float,
+    least_hang_seconds: float = LEAST_SECONDS,
 ) -> list[JobStatus]:
     """Return each job with its ranks; `now` is the monotonic clock that their times are of, at `unix_seconds`."""
     return [
@@ -32,10 +39,26 @@ def jobs_status(
             job.events,
             in_columns(recent_rows(job)),
             sorted(job.ranks),
+            _hang_limit(ranks, job, least_hang_seconds),
+            _hang(ranks, job, unix_seconds - now),
         )
         for job in jobs
         if (job.idle_since is None or now - job.idle_since <= ENDED_SECONDS) and (ranks := _newest(job))
     ]
+
+
+def _hang_limit(ranks: list[Rank], job: Job, least_seconds: float) -> float:
+    usual = [usual_step_seconds(wall for wall, _ in rank.recent) for rank in ranks if rank.recent]
+    return limit_seconds(usual_step_seconds(usual), least_seconds, job.pace) if usual else 0.0
+
+
+def _hang(ranks: list[Rank], job: Job, boot: float) -> HangStatus | None:
+    """Return the hang that was noticed, as long as no rank finished a step since."""
+    last = max((boot + rank.last_end for rank in ranks if rank.last_end is not None and not rank.ended), default=None)
+    if job.hang is None or last is None or last > job.hang.since_time + _CLOCK_SECONDS:
+        return None
+    all_seen = len(ranks) >= max(rank.world_size for rank in ranks)
+    return HangStatus(job.hang.since_time, job.hang.failed_rank, job.hang.why, all_seen)
 
 
 def _newest(job: Job) -> list[Rank]:

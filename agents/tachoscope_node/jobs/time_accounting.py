@@ -5,7 +5,7 @@ All that happened up to `rank.accounted` is in its seconds: so its states add up
 
 from __future__ import annotations
 
-from tachoscope_core.jobs.hang_rule import PHASES_WITHOUT_LIMIT, all_idle
+from tachoscope_core.jobs.hang_rule import PHASES_WITHOUT_LIMIT, all_idle, excused_seconds
 from tachoscope_core.records import records
 from tachoscope_node.jobs import hang_time
 from tachoscope_node.jobs.state import Job, Rank
@@ -80,8 +80,8 @@ def step_done(job: Job, rank: Rank, step: records.StepDone, at: float, least_han
     hung = counted
     if rank.last_end is not None and step.wall_seconds > least_hang_seconds:
         recent = [wall for wall, _ in rank.recent]
-        spans = (at - max(begin, job.excused_at), step.wall_seconds - hang_time.own_excuse_seconds(step))
-        hung = max(counted, min(room, hang_time.hung_seconds(min(spans), recent, least_hang_seconds)))
+        spans = (at - max(begin, job.excused_at), step.wall_seconds - excused_seconds(step.phase_seconds))
+        hung = max(counted, min(room, hang_time.hung_seconds(min(spans), recent, least_hang_seconds, job.pace)))
         rank.seconds["hung"] += hung - counted
     left = max(room - hung, 0.0)
     rank.accounted = max(at, accounted) + max(hung - room, 0.0)
@@ -108,7 +108,7 @@ def hung_until(job: Job, rank: Rank, now: float, least_hang_seconds: float) -> f
     without_step = now - max(rank.last_end, job.excused_at)
     if without_step <= least_hang_seconds:  # the usual case, cheaply
         return 0.0
-    return hang_time.hung_seconds(without_step, [wall for wall, _ in rank.recent], least_hang_seconds)
+    return hang_time.hung_seconds(without_step, [wall for wall, _ in rank.recent], least_hang_seconds, job.pace)
 
 
 def hangs(rank: Rank, seconds: float) -> None:

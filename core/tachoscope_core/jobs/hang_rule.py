@@ -1,6 +1,10 @@
 """When a job hangs: the one rule of all who judge it, live on a node, live over all nodes, and in hindsight.
 
 A job hangs if no rank finished a step for longer than the limit, and a process is stopped or silent, or ranks wait for others.
+The limit comes from the job's own steps (`limits_of`): no less than `least`, ten usual steps, and twice a pause that came twice.
+Once the job is known it is as short as 10 s where all ranks are seen and those that the others wait for compute nothing and read
+nothing, in a phase in which a step computes. A wait for data and what lies between steps keep the whole limit: there pauses come
+that were never seen before.
 Where all are in the midst of a step and none waits for another, they compile, or wait for data: then it hangs only after
 `PATIENCE` times the least limit. It does not hang while a rank saves a checkpoint or evaluates, since the others wait for that,
 unless a process is stopped or silent elsewhere, or saves in silence for as long; and not before the first step, which may take any
@@ -14,6 +18,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import msgspec
+
 LEAST_SECONDS_VARIABLE = "TACHOSCOPE_HANG_SECONDS"
 LEAST_SECONDS = 30.0
 """Live, a step may still come: design choice, above what a file system or a compiler makes a step wait for."""
@@ -22,6 +28,17 @@ LEAST_SECONDS_IN_HINDSIGHT = 5.0
 USUAL_STEPS = 10.0
 """Design choice; NCCL's watchdog waits for 10 min, https://docs.pytorch.org/docs/stable/distributed.html."""
 PATIENCE = 20.0
+QUICK_SECONDS = 10.0
+"""Where nothing moves: design choice, above what garbage collections and writes to a busy disk take."""
+KNOWN_STEPS, KNOWN_SECONDS = 32, 30.0
+"""So many steps, and so much time of steps, a job is known from."""
+PAUSE_TIMES = 2.0
+"""A pause may take twice what one took before: design choice."""
+_FIRST_STEPS = 2
+"""Compiling and connecting take place in them: no measure of later pauses."""
+_PAUSES_KEPT, _EXCUSES_KEPT = 4, 8
+_EXCUSE_SECONDS = 1.0
+"""A checkpoint or an evaluation shorter than this makes no pause of a length that counts."""
 SILENT_SECONDS = 15.0
 """A heartbeat comes every 5 s."""
 WAITING_PHASES = frozenset({"backward", "collective"})
@@ -29,6 +46,8 @@ WAITING_PHASES = frozenset({"backward", "collective"})
 PHASES_WITHOUT_LIMIT = frozenset({"checkpoint", "evaluation"})
 IDLE_PHASES = frozenset({"", "other", "gc"})
 """In which a rank neither trains nor waits for one that does."""
+COMPUTING_PHASES = frozenset({"forward", "loss", "optimizer"})
+"""In which a rank neither waits for others nor for data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +57,7 @@ class RankState:
     Attributes:
         step: the last that it finished. phase: where it was after that, empty: not known. stopped: by a signal.
         silent: it wrote no record for long.
+        still: for seconds neither it nor what it started used a core, read or wrote, and it waits for no socket. Not known: False.
     """
 
     rank: int
@@ -46,6 +66,75 @@ class RankState:
     phase: str
     stopped: bool = False
     silent: bool = False
+    still: bool = False
+
+
+class Pace(msgspec.Struct):
+    """How the steps of a job went so far: what its limit comes from. Plain data, which may be saved.
+
+    Attributes:
+        steps, seconds: of the job so far; of steps that were not added, about as long as those around them. last, last_seconds: the
+            newest step that was added, and how long it took.
+        pauses: the longest steps by number. excused: the last steps in which a rank saved or evaluated, which are no pauses.
+    """
+
+    steps: int = 0
+    seconds: float = 0.0
+    last: int = 0
+    last_seconds: float = 0.0
+    pauses: dict[int, float] = {}
+    excused: list[int] = []
+
+    def add(self, step: int, wall_seconds: float, excused_seconds: float = 0.0) -> None:
+        """Add a step of a rank; usual steps between two may be left out.
+
+        Ranks pause together, so a step of all of them is one pause. Where one of them saves, all others wait for it.
+        """
+        if step <= _FIRST_STEPS:  # of the job, or of an attempt
+            self.last = step
+            return
+        if step > self.last:
+            left_out = step - self.last - 1 if self.last else 0
+            self.steps += 1 + left_out
+            self.seconds += wall_seconds + left_out * min(wall_seconds, self.last_seconds)
+            self.last, self.last_seconds = step, wall_seconds
+        if excused_seconds >= _EXCUSE_SECONDS:
+            self.excused = [*self.excused[1 - _EXCUSES_KEPT :], step]
+            self.pauses.pop(step, None)
+        elif step in self.pauses:
+            self.pauses[step] = min(wall_seconds, self.pauses[step])
+        elif len(self.pauses) < _PAUSES_KEPT or wall_seconds > min(self.pauses.values()):
+            self._add_pause(step, wall_seconds)
+
+    def _add_pause(self, step: int, seconds: float) -> None:
+        if step in self.excused:
+            return
+        self.pauses[step] = seconds
+        if len(self.pauses) > _PAUSES_KEPT:
+            del self.pauses[min(self.pauses, key=self.pauses.__getitem__)]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it tells what the job's pauses are."""
+        return self.steps >= KNOWN_STEPS and self.seconds >= KNOWN_SECONDS
+
+    def pause(self, number: int) -> float:
+        """Return the longest pause (0), or the one after it (1); 0: there is none."""
+        longest = sorted(self.pauses.values(), reverse=True)
+        return longest[number] if number < len(longest) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HangLimits:
+    """How long no rank has to finish a step for a hang, in seconds.
+
+    Attributes:
+        quick: where nothing moves. full: else. patience: where nobody waits for another.
+    """
+
+    quick: float
+    full: float
+    patience: float
 
 
 def least_seconds(environ: Mapping[str, str] = os.environ) -> float:
@@ -57,31 +146,73 @@ def least_seconds(environ: Mapping[str, str] = os.environ) -> float:
     return given if 0.0 < given < float("inf") else LEAST_SECONDS
 
 
+def excused_seconds(phase_seconds: Mapping[str, float]) -> float:
+    """Return the seconds of a step that may last as long as they last."""
+    return sum(phase_seconds.get(phase, 0.0) for phase in PHASES_WITHOUT_LIMIT)
+
+
 def usual_step_seconds(walls: Iterable[float]) -> float:
     """Return what a step takes: the median. Raises StatisticsError without any."""
     return median(walls)
 
 
-def limit_seconds(usual_step: float, least: float) -> float:
-    """Return how long no rank has to finish a step for a hang."""
-    return max(least, USUAL_STEPS * usual_step)
+def limit_seconds(usual_step: float, least: float, pace: Pace | None = None) -> float:
+    """Return how long no rank has to finish a step for a hang, wherever the ranks are.
+
+    Args:
+        usual_step: what a step takes. least: limit of short steps. pace: of the job so far; None: not known.
+    """
+    # What came twice will come again; what came once may have been a hang that passed.
+    again = PAUSE_TIMES * pace.pause(1) if pace is not None else 0.0
+    return max(least, USUAL_STEPS * usual_step, min(again, PATIENCE * least))
 
 
-def is_hang(ranks: Collection[RankState], without_step_seconds: float, usual_step: float, least: float) -> bool:
+def limits_of(usual_step: float, least: float, pace: Pace | None = None, *, all_seen: bool = False) -> HangLimits:
+    """Return the limits of a job.
+
+    Args:
+        all_seen: who judges sees all ranks of the job; else what it does not see may be a reason to wait.
+    """
+    full = limit_seconds(usual_step, least, pace)
+    quick = full
+    if pace is not None and all_seen and pace.is_known:
+        quick = min(full, max(min(QUICK_SECONDS, least), USUAL_STEPS * usual_step, PAUSE_TIMES * pace.pause(0)))
+    return HangLimits(quick, full, PATIENCE * least)
+
+
+def is_hang(ranks: Collection[RankState], without_step_seconds: float, limits: HangLimits) -> bool:
     """Return whether ranks that finish no step hang.
 
     Args:
-        without_step_seconds: since the last step of any of them. usual_step: what a step takes. least: limit of short steps.
+        without_step_seconds: since the last step of any of them.
     """
-    if without_step_seconds <= limit_seconds(usual_step, least):
+    if without_step_seconds <= limits.quick or (without_step_seconds <= limits.full and not nothing_moves(ranks)):
         return False
-    lost_patience = without_step_seconds > PATIENCE * least
+    lost_patience = without_step_seconds > limits.patience
     if any(rank.stopped or (rank.silent and (lost_patience or rank.phase not in PHASES_WITHOUT_LIMIT)) for rank in ranks):
         return True
     phases = {rank.phase for rank in ranks}
     if phases & PHASES_WITHOUT_LIMIT or phases <= IDLE_PHASES:
         return False
     return bool(phases & WAITING_PHASES) or lost_patience
+
+
+def nothing_moves(ranks: Collection[RankState]) -> bool:
+    """Return whether one rank is stopped, or others wait for ranks that stand still in a phase in which a step computes.
+
+    Where all wait for each other, all stand still.
+    """
+    if any(rank.stopped for rank in ranks):
+        return True
+    if any(rank.phase in PHASES_WITHOUT_LIMIT for rank in ranks):
+        return False
+    if any(rank.silent and rank.still and rank.phase in COMPUTING_PHASES | WAITING_PHASES | {""} for rank in ranks):
+        return True
+    waiting = [rank for rank in ranks if rank.phase in WAITING_PHASES]
+    others = [rank for rank in ranks if rank.phase not in WAITING_PHASES]
+    if len(ranks) < 2 or not waiting or not all(rank.phase in COMPUTING_PHASES for rank in others):
+        return False
+    return all(rank.still for rank in others or waiting)
 
 
 def all_idle(phases: Collection[str]) -> bool:

@@ -41,6 +41,20 @@ class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: str = ""
 
 
+class HangStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """That who watches a job on the node says that it hangs, since its last step at `since`, Unix seconds.
+
+    Attributes:
+        failed_rank: the rank that the others wait for; -1: not known. why: what it was judged by.
+        all_seen: all ranks of the job run on this node.
+    """
+
+    since: float
+    failed_rank: int = -1
+    why: str = ""
+    all_seen: bool = False
+
+
 class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """A job's part on a node.
 
@@ -51,6 +65,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
         state_seconds: by ledger state since then, of all ranks and attempts: the agent's counters. counted: these ranks.
         events: number of records since then that are not measurements, such as of a checkpoint or a failure.
         rows: of the last two minutes, see `ledger_rows`.
+        hang_limit_seconds: how long its ranks here may be without a step; 0.0: not known. hang: that it is in; None: none is known.
     """
 
     job: str
@@ -64,6 +79,8 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     events: int = 0
     rows: list[RankRows] = []
     counted: list[int] = []
+    hang_limit_seconds: float = 0.0
+    hang: HangStatus | None = None
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

@@ -1,0 +1,91 @@
+"""Whether a rank moves: whether it, or what it started, used a core, read or wrote in the last seconds. Read from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+from tachoscope.timing import procfs
+
+WINDOW_SECONDS = 5.0
+"""A rank stands still that did nothing for so long."""
+_MOST_CORES = 0.05
+"""The probe's own sampler takes some 0.01."""
+_MOST_BYTES_PER_SECOND = 1 << 20
+"""Read and written by system calls; the probe's sampler reads some 100 KB of the kernel's files a second."""
+_MOST_PROCESSES = 256
+_WAITS_FOR_NETWORK = ("socket", "poll")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    at: float
+    cpu_seconds: float
+    bytes: float
+    processes: frozenset[int]
+
+
+class Movement:
+    """Looks at process trees again and again; one that was looked at for less than `WINDOW_SECONDS` is not known to stand still."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, _Look] = {}
+
+    def stands_still(self, pid: int, now: float) -> bool:
+        """Look at a process and those that it started; return whether they did nothing for `WINDOW_SECONDS`.
+
+        What waits for a socket may wait for another machine, and does not stand still. What cannot be read neither.
+
+        Args:
+            now: seconds of a monotonic clock.
+        """
+        look = _look(pid, now)
+        if look is None or procfs.waits_for(pid) in _WAITS_FOR_NETWORK:
+            self._since.pop(pid, None)
+            return False
+        since = self._since.setdefault(pid, look)
+        seconds = now - since.at
+        moved = (
+            look.processes != since.processes
+            or look.cpu_seconds - since.cpu_seconds > _MOST_CORES * max(seconds, 1.0)
+            or look.bytes - since.bytes > _MOST_BYTES_PER_SECOND * max(seconds, 1.0)
+        )
+        if moved:
+            self._since[pid] = look
+        return not moved and seconds >= WINDOW_SECONDS
+
+    def forget(self) -> None:
+        """Begin anew: the ranks finished a step."""
+        self._since.clear()
+
+
+def _look(pid: int, now: float) -> _Look | None:
+    tree = _tree(pid)
+    cpu = [procfs.cpu_seconds(one) for one in tree]
+    moved = _bytes_moved(pid)
+    if cpu[0] is None or moved is None:
+        return None
+    return _Look(now, sum(seconds or 0.0 for seconds in cpu), moved, frozenset(tree))
+
+
+def _tree(pid: int) -> list[int]:
+    """Return a process and all that it started, directly or not."""
+    found = [pid]
+    for one in found:
+        with contextlib.suppress(OSError):
+            for tid in os.listdir(f"{procfs.PROC}/{one}/task"):
+                with open(f"{procfs.PROC}/{one}/task/{tid}/children", "rb") as children:
+                    found += map(int, children.read().split())
+        if len(found) >= _MOST_PROCESSES:
+            break
+    return found
+
+
+def _bytes_moved(pid: int) -> float | None:
+    try:
+        with open(f"{procfs.PROC}/{pid}/io", "rb") as io:
+            rows = dict(line.split(b": ", 1) for line in io.read().splitlines())
+        return float(rows[b"rchar"]) + float(rows[b"wchar"])
+    except (OSError, ValueError, KeyError):
+        return None
