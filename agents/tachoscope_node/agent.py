@@ -22,8 +22,11 @@ from tachoscope_node import state_file as saved
 from tachoscope_node.checkpoints.verifier import Verifier
 from tachoscope_node.collector_set import Collecting
 from tachoscope_node.common.boot import boot_id
+from tachoscope_node.config.nccl import address
 from tachoscope_node.config.settings import Config
 from tachoscope_node.gpu.health import failure_cause as host_causes
+from tachoscope_node.hang_evidence.collector import EvidenceCollector
+from tachoscope_node.hang_evidence.of_jobs import newly_hung
 from tachoscope_node.jobs import metrics as live_families
 from tachoscope_node.jobs.attempt_outcome import EndedAttempt
 from tachoscope_node.jobs.metrics import trainings
@@ -97,6 +100,7 @@ class Agent:
             rejected=self.live.rejected,
         )
         self.records = OwnRecords(config.spool_path, config.node_name)
+        self.evidence = self._evidence_collector(store)
         self.verifier = Verifier(state, config.checkpoints, config.limits, self.live, self.records, log, clock=unix_clock)
         self.ranks = KnownRanks(self.live, self.follower, self.lock, clock)
         self.collecting = Collecting(config, self.ranks, self.records.write, log)
@@ -136,6 +140,18 @@ class Agent:
             unix_clock=self._unix_clock,
         )
 
+    def _evidence_collector(self, store: Store) -> EvidenceCollector:
+        config = self.config
+        return EvidenceCollector(
+            store,
+            config.node_name,
+            proc=config.proc,
+            sys=config.sys,
+            ras=address(config.nccl.ras),
+            log=lambda line: self.log.warning(None, line),
+            clock=self._unix_clock,
+        )
+
     def _spool_follower(self) -> Follower:
         return Follower(
             self.config.spool_path,
@@ -169,6 +185,7 @@ class Agent:
             self.live.settle()
             self._changed = self.live.stand_still(now, all_read, self.follower.writer_lives) or self._changed
             self.keeper.poll(now, all_read)
+            self._look_into_hangs(now)
             self._changed = self.live.count_ends(now, self._ended_by_host, all_read) or self._changed
             notice = self._notice()
             self._notices.pass_on(notice, self.live.jobs.values(), self.follower.directories)
@@ -192,6 +209,11 @@ class Agent:
 
     def _notice(self) -> Notice | None:
         return self.collecting.preemption.current if self.collecting.preemption is not None else None
+
+    def _look_into_hangs(self, now: float) -> None:
+        for hung in newly_hung(self.live.jobs.values(), now=now, unix_seconds=self._unix_clock()):
+            self._changed = True
+            self.evidence.begin(hung)
 
     def _ended_by_host(self, ended: EndedAttempt) -> bool:
         if self._notice() is not None:
@@ -330,7 +352,13 @@ class Agent:
             return
         self._status_due = now + every
         with self.lock:
-            jobs = jobs_status(self.live.jobs.values(), self.owners.known.get, now=self._clock(), unix_seconds=self._unix_clock())
+            jobs = jobs_status(
+                self.live.jobs.values(),
+                self.owners.known.get,
+                now=self._clock(),
+                unix_seconds=self._unix_clock(),
+                least_hang_seconds=least_seconds(),
+            )
         if not jobs and not self._says_jobs:
             return
         status = node_status.NodeStatus(self.config.node_name, self._unix_clock(), every, self.config.flush_seconds, jobs)

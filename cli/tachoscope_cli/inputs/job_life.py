@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.progress import TimeElapsedColumn
 
 from tachoscope_analyzers.data.prices import read_prices, shipped_prices
+from tachoscope_analyzers.hang_evidence.report import with_evidence
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.records.life_records import LifeRecords, Progress
 from tachoscope_analyzers.records.load import JobRecords
@@ -55,7 +56,9 @@ def analyze(places: list[str], job: str, options: Options) -> Report:
             told = shown("attributing steps")
             return analyze_life(life, allocations=allocations, maintenance=maintained, prices=prices, progress=told)
 
-        return paths.with_life(places, job, analysis, progress=shown("reading records"))
+        report = paths.with_life(places, job, analysis, progress=shown("reading records"))
+    place = paths.stored_job(places, job)
+    return report if place is None else with_evidence(report, place[0])
 
 
 def _same_view(saved: Report, path: str, job: str, options: Options) -> Report:

@@ -6,6 +6,7 @@ import msgspec
 
 from tachoscope_analyzers.flight_recorder.read import read_sound
 from tachoscope_analyzers.flight_recorder.report import report as of_dumps
+from tachoscope_analyzers.hang_evidence.report import with_evidence
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import serving_job
 from tachoscope_cli.inputs import records
@@ -48,7 +49,10 @@ def report_on(
 
         report = analyze_service(found, ServingOptions(""))
         return msgspec.structs.replace(report, quality=[*report.quality, *([found.left_out] if found.left_out else [])]), []
-    return analyze(found), other_attempts(found, store)
+    report = analyze(found)
+    if (place := records.stored_job(places, found.job)) is not None:
+        report = with_evidence(report, place[0])
+    return report, other_attempts(found, store)
 
 
 def hang_report(places: list[str], job: str | None) -> Report:

@@ -100,7 +100,7 @@ def records_of(paths: list[str], job: str | None, window: TimeWindow | None = No
     Raises:
         TachoscopeError: a path does not exist, holds no records, or stores and spools are mixed.
     """
-    place = _stored_job(paths, job)
+    place = stored_job(paths, job)
     if place is None:
         return _part_of(load.from_spool(map(Path, paths), job=job), window)
     with _hint_of_spool(place, job):
@@ -118,15 +118,19 @@ def with_life(
     Raises:
         TachoscopeError: as `records_of`, or by the analysis.
     """
-    place = _stored_job(paths, job)
+    place = stored_job(paths, job)
     if place is None:
         return analysis(life_records.of_job(load.from_spool(map(Path, paths), job=job)))
     with _hint_of_spool(place, job):
         return life_records.with_life(*place, analysis, progress=progress)
 
 
-def _stored_job(paths: list[str], job: str | None) -> tuple[Store, str] | None:
-    """Return the store and job that the paths name; None: they are spools."""
+def stored_job(paths: list[str], job: str | None) -> tuple[Store, str] | None:
+    """Return the store and job that the paths name; None: they are spools.
+
+    Raises:
+        TachoscopeError: they name a store and something else.
+    """
     stores = [path for path in paths if is_store(path) or is_job_folder(path)]
     if not stores:
         return None

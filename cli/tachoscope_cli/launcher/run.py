@@ -33,6 +33,7 @@ from tachoscope_core.report.failures import Failure
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.compacted import all_segments, last_attempt
 from tachoscope_core.storage.store import Store, default_url
+from tachoscope_node.hang_evidence.collector import EvidenceCollector
 from tachoscope_show.report import failure_words
 
 BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
@@ -174,7 +175,8 @@ def run(
         quarantining = Quarantining(root, name)
         quarantining.fetch(store)
         attempt = _after_those_alive(attempt, root, name, joins=joins)  # last: another may start this moment
-        watching = Supervision(run_directory, name, attempt, None if agent else quarantining.watch)
+        evidence = None if by_agent else EvidenceCollector(store, socket.gethostname(), log=_say)
+        watching = Supervision(run_directory, name, attempt, None if agent else quarantining.watch, evidence)
         watching.started(command)
         environ = _environment(run_directory, name, attempt, is_default=is_default)
         process = _started(command, environ, watching, output=output, ours=ours)
@@ -216,6 +218,10 @@ def run(
         else [*(failure_words.lines(failure) if failure else []), *watching.lines(root_known=failure is not None)],
         failure=failure,
     )
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"tachoscope: {line}\n")
 
 
 def _started(

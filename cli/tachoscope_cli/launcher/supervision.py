@@ -23,8 +23,11 @@ from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.jobs.shared_ranks import shared_ranks
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
+from tachoscope_node.hang_evidence.collector import EvidenceCollector, HungJob, HungRank
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
 
+EVIDENCE_SECONDS = 5.0
+"""How long the end of a run waits for the evidence of a hang to be stored."""
 _SIGNALS = {int(number) for number in signal.Signals}
 
 
@@ -33,11 +36,21 @@ class Supervision:
 
     Args:
         shards: keeps the quarantine list of data shards; None: the node's agent does.
+        evidence: collects what a hang leaves; None: the node's agent does.
     """
 
-    def __init__(self, directory: Path, job: str, attempt: int, shards: ShardWatch | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        job: str,
+        attempt: int,
+        shards: ShardWatch | None = None,
+        evidence: EvidenceCollector | None = None,
+    ) -> None:
         self._directory = directory
+        self._job = job
         self._shards = shards
+        self._evidence = evidence
         self._records = OutsideRecords(directory, job, attempt)
         self._reader = RunReader(directory, self.writer)
         self._watch = JobWatch(least_seconds())
@@ -91,6 +104,19 @@ class Supervision:
             self._note(event.kind, **event.fields)
         if event.text:
             sys.stderr.write(f"tachoscope: {event.text}\n")
+        if event.kind is records.WorkerHung and self._evidence is not None:
+            self._evidence.begin(self._hung(event.fields))
+
+    def _hung(self, fields: dict[str, Any]) -> HungJob:
+        running = self._watch.running()
+        attempt = max((process.attempt for process in running), default=0)
+        ranks = [
+            HungRank(one.rank, one.writer, one.pid, one.step, one.phase, one.stack_locator)
+            for one in sorted(running, key=lambda process: process.rank)
+            if one.attempt == attempt
+        ]
+        failed_rank = fields.get("failed_rank", records.LAUNCHER_RANK)
+        return HungJob(self._job, attempt, fields["since_time"], fields["step"], failed_rank, fields["why"], ranks)
 
     def _note(self, kind: type[records.Record], **fields: Any) -> None:
         """Write a record, and keep what the final summary needs."""
@@ -157,6 +183,8 @@ class Supervision:
                 )
         loaded = [name for name, mark in spool.LOADED.items() if (self._directory / mark).exists()]
         self._note(records.JobEnded, status="failed" if code else "completed", reason=reason, exit_code=code, loaded=loaded)
+        if self._evidence is not None:
+            self._evidence.wait(EVIDENCE_SECONDS)
         self._reader.close()
         self._watch.close()
         self._records.close()

@@ -12,6 +12,7 @@ from tachoscope_show.report import (
     earlier_words,
     failure_words,
     finding_words,
+    stack_words,
     trend_words,
     verdict_words,
 )
@@ -54,6 +55,7 @@ def render(report: Report) -> str:
             said=trend_words.lines(report),
             drawn=picture(report.course) if report.course else None,
             words=finding_words,
+            stacks=stack_words,
             cards=cards(report),
             life_words=life_words,
             serving_words=serving_words,

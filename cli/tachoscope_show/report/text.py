@@ -13,7 +13,15 @@ from tachoscope_core.report.comparison import Comparison
 from tachoscope_core.report.report import QualityNote, Report, Source
 from tachoscope_core.report.taxonomy import BY_SLUG
 from tachoscope_show.life import text as life_text
-from tachoscope_show.report import comparison_words, earlier_words, failure_words, lineage_words, trend_words, verdict_words
+from tachoscope_show.report import (
+    comparison_words,
+    earlier_words,
+    failure_words,
+    lineage_words,
+    stack_words,
+    trend_words,
+    verdict_words,
+)
 from tachoscope_show.report.change_rows import rows
 from tachoscope_show.report.finding_card import EvidenceRow, FindingCard, cards
 from tachoscope_show.report.finding_words import (
@@ -63,8 +71,8 @@ def render(report: Report, console: Console, *, then: Sequence[str] = ()) -> Non
         console.print(Padding(part, (1, 0, 0, 0)))
     for part in _findings(cards(report)):
         console.print(Padding(part, (1, 0, 0, 0)))
-    if report.baseline:
-        console.print(Padding(_changes(report), (1, 0, 0, 0)))
+    for part in _tables(report):
+        console.print(Padding(part, (1, 0, 0, 0)))
     console.print()
     for line in [*lineage_words.lines(report.lineage), *map(source_text, report.sources), _not_measured(report)]:
         if line:
@@ -127,7 +135,7 @@ def _headline(report: Report) -> Text:
     text = Text()
     text.append(f"job {report.job}", style="bold")
     if is_hang_report(report):
-        text.append(f"   {counted(report.ranks, 'rank')}, no steps: what their flight recorders held")
+        text.append(f"   {counted(report.ranks, 'rank')}, no steps: {stack_words.held(report)}")
         return text
     text.append(
         f"   {counted(report.window.steps, 'step')}, {counted(report.ranks, 'rank')}   "
@@ -194,6 +202,24 @@ def _finding(card: FindingCard) -> RenderableType:
         Text(f"  {card.title}"),
         Padding(facts, (0, 0, 0, 2)),
     )
+
+
+def _tables(report: Report) -> Iterator[RenderableType]:
+    if report.stacks:
+        yield _stacks(report)
+    if report.baseline:
+        yield _changes(report)
+
+
+def _stacks(report: Report) -> RenderableType:
+    rows: list[RenderableType] = [Text(stack_words.TITLE, style="bold")]
+    for card in stack_words.cards(report):
+        more = [f"... {card.more_frames} more frames"] if card.more_frames else []
+        rows.append(Padding(Text(card.heading, style="bold"), (0, 0, 0, 2)))
+        rows += [Padding(Text(line, style="dim"), (0, 0, 0, 4)) for line in (card.processes, *card.frames, *more)]
+    if more_groups := stack_words.left_out(report):
+        rows.append(Padding(Text(more_groups), (0, 0, 0, 2)))
+    return Group(*rows)
 
 
 def _changes(report: Report) -> RenderableType:

@@ -13,6 +13,7 @@ from tachoscope_core.report.comparison import Comparison
 from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.job_life import Life
 from tachoscope_core.report.serving import Serving
+from tachoscope_core.report.stack_groups import StackGroup
 from tachoscope_core.report.trend import Trend
 
 SCHEMA = 1
@@ -37,8 +38,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     records: int = 0
-    unit: Literal["records", "events", "looks", "operations"] = "records"
-    """Records of the probe, events of a profiler trace, looks at a server's metrics, or operations of a flight recorder."""
+    unit: Literal["records", "events", "looks", "operations", "processes"] = "records"
+    """Records of the probe, events of a profiler trace, looks at a server's metrics, operations of a flight recorder, or processes
+    that were looked at while their job hung."""
     duplicates: int = 0
     cut_lines: int = 0
     garbage_lines: int = 0
@@ -258,6 +260,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """How the run went, from its step records."""
     earlier: list[JudgedInterval] = []
     """Intervals of a long job before the window, in order of time."""
+    stacks: list[StackGroup] = []
+    """Where the processes of a job that hangs stand, the odd ones first."""
     comparison: Comparison | None = None
     """Against the step records of another run; against a profiler trace: `baseline` and `changes`."""
 

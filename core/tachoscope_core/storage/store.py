@@ -7,6 +7,7 @@ changed.
 `metrics/date=<day>/host=<host>/<name>.jsonl.gz`: metric samples.
 `nodes/<host>.json.gz`: what runs on a node now, see `node_status`.
 `jobs/<job>/ledger/`: seconds by state of its ranks, see `ledger_rows`.
+`jobs/<job>/hangs/`: what was found on each node at a hang, see `hang_bundles`.
 `watches/`: which watches share the jobs, and what each found, see `watch_leases`.
 `jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them. `jobs/<job>/requests/`: what somebody asks
 of a running job, see `profile_requests`.
@@ -449,6 +450,14 @@ class Store:
         """Write ledger rows of a node, see `ledger_rows`, in place of those that the key names; return the path of the object."""
         packed = gzip.compress(document, mtime=0)  # kept for long, and small: as tight as it goes
         return self._put_bytes(f"jobs/{check_job_name(job)}/ledger/{key}.json.gz", packed)
+
+    def write_hang(self, job: str, key: str, document: bytes) -> str:
+        """Write what a node found at a hang, see `hang_bundles`; return the path of the object."""
+        return self._put(f"jobs/{check_job_name(job)}/hangs/{key}", document)
+
+    def write_hang_dump(self, job: str, key: str, data: bytes) -> str:
+        """Write a flight-recorder dump of a rank that hangs as it is; return the path of the object."""
+        return self._put_bytes(f"jobs/{check_job_name(job)}/hangs/{key}", data)
 
     def folders(self, path: str) -> list[str]:
         """Return the paths of the folders in a folder of `files`, sorted; none where it does not exist."""

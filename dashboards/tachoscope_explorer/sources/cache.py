@@ -8,6 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from tachoscope_analyzers.data.prices import shipped_prices
+from tachoscope_analyzers.hang_evidence import report as hang_report
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.records.judged_part import read_part
@@ -15,6 +16,7 @@ from tachoscope_analyzers.records.life_records import with_life
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
+from tachoscope_core.storage import hang_bundles
 from tachoscope_core.storage.store import Store
 
 PART = 90_000
@@ -74,6 +76,17 @@ def report(url: str, job: str) -> Report:
         TachoscopeError: see `job.report.analyze`.
     """
     return _report(url, job, written(url, job))
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def last_hang(url: str, job: str, at: float) -> Report | None:  # noqa: ARG001  # `at` as above
+    """Return the report on what was collected at a job's last hang; None: nothing was.
+
+    Raises:
+        TachoscopeError: it cannot be read.
+    """
+    bundles, paths = hang_bundles.last_hang(Store(url), job)
+    return hang_report.report(bundles, paths) if bundles else None
 
 
 @st.cache_resource(max_entries=32, show_spinner="Going through the job's life …")

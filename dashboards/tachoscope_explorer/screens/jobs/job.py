@@ -19,6 +19,7 @@ from tachoscope_explorer.screens.jobs import earlier as job_earlier
 from tachoscope_explorer.screens.jobs import failures as job_failures
 from tachoscope_explorer.screens.jobs import life as job_life
 from tachoscope_explorer.screens.jobs import saved_report as job_saved
+from tachoscope_explorer.screens.jobs import stacks as job_stacks
 from tachoscope_explorer.screens.jobs import time as job_time
 from tachoscope_explorer.screens.jobs import window as job_window
 from tachoscope_explorer.sources import cache as sources
@@ -104,6 +105,7 @@ def _run(context: Context, run: Run) -> None:
         _window(context, look)
     job_failures.show(life or look.report)
     show_findings(context, report)
+    job_stacks.show(run)
     job_earlier.show(context, look.report.earlier)
     job_time.show(context, whole, look, (start, end))
     job_life.show(run)

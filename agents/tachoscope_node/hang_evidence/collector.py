@@ -1,0 +1,205 @@
+"""Collects the evidence of a hang on a node, once for each hang, in a thread of its own and for a bounded time.
+
+Used by who notices hangs: the node's agent, and `tachoscope run` where there is no agent. No method raises into them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs.hang_rule import RankState, stuck_rank
+from tachoscope_core.storage import hang_bundles
+from tachoscope_core.storage.hang_bundles import HangBundle, ProcessEvidence
+from tachoscope_core.storage.store import Store
+from tachoscope_node.hang_evidence.bounded import within
+from tachoscope_node.hang_evidence.flight_dumps import take_dump
+from tachoscope_node.hang_evidence.processes import HungRank, evidence_of, host_pid
+
+COLLECT_SECONDS = 25.0
+"""For all parts together; the bar is 60 s from the last step to the bundle."""
+MOST_RANKS = 64
+NETWORK_SECONDS = 2.0
+"""Between two readings of the network: collectives that go on move far more in that time than heartbeats."""
+SWITCH_VARIABLE = "TACHOSCOPE_HANG_EVIDENCE"
+"""`0`: nothing is collected."""
+
+__all__ = ["EvidenceCollector", "HungJob", "HungRank"]
+
+
+@dataclass(frozen=True, slots=True)
+class HungJob:
+    """A job that hangs on this node. `since`: Unix seconds of its last step here. `failed_rank`: -1: not known."""
+
+    job: str
+    attempt: int
+    since: float
+    step: int
+    failed_rank: int
+    why: str
+    ranks: Sequence[HungRank]
+
+
+class EvidenceCollector:
+    """Collects in the background and writes one bundle a hang.
+
+    Args:
+        ras: host and port of NCCL's RAS; None: it is not asked. log: gets a sentence for each bundle, or why there is none.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        node: str,
+        *,
+        proc: str = "/proc",
+        sys: str = "/sys",
+        ras: tuple[str, int] | None = None,
+        log: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._node = node
+        self._proc = proc
+        self._sys = sys
+        self._ras = ras
+        self._log = log
+        self._clock = clock
+        self._busy: dict[str, threading.Thread] = {}
+
+    def begin(self, hung: HungJob) -> None:
+        """Begin to collect; a job that is being looked at already is not looked at twice."""
+        if os.environ.get(SWITCH_VARIABLE) == "0":
+            return
+        running = self._busy.get(hung.job)
+        if running is not None and running.is_alive():
+            return
+        thread = threading.Thread(target=self._run, args=(hung, self._clock()), name="tachoscope-hang", daemon=True)
+        self._busy[hung.job] = thread
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._log(f"job {hung.job}: no evidence of its hang was collected: {error}")
+
+    def wait(self, seconds: float) -> None:
+        """Wait until what is being collected is written, so many seconds at most."""
+        deadline = time.monotonic() + seconds
+        for thread in self._busy.values():
+            if thread.ident is not None:
+                thread.join(max(deadline - time.monotonic(), 0.0))
+
+    def _run(self, hung: HungJob, noticed: float) -> None:
+        try:
+            bundle, dumps = self._collect(hung, noticed)
+            bundle = self._with_dumps(bundle, dumps)
+            hang_bundles.write(self._store, msgspec.structs.replace(bundle, complete=self._clock()))
+            self._log(f"job {hung.job}: the evidence of its hang is in the store: tachoscope hang {hung.job}")
+        except Exception as error:  # of a store, or a fault: the job and who watches it go on
+            self._log(f"job {hung.job}: the evidence of its hang could not be stored: {error}")
+
+    def _collect(self, hung: HungJob, noticed: float) -> tuple[HangBundle, dict[int, bytes]]:
+        ranks = hung.ranks[:MOST_RANKS]
+        seen: dict[int, list[ProcessEvidence]] = {rank.rank: [] for rank in ranks}
+        dumps: dict[int, bytes] = {}
+
+        def look_at(rank: HungRank) -> Callable[[], Any]:
+            def look() -> bool:
+                for process in evidence_of(rank, self._proc):
+                    seen[rank.rank].append(process)
+                return True
+
+            return look
+
+        def dump_of(rank: HungRank) -> Callable[[], Any]:
+            def dump() -> bool:
+                pid = host_pid(rank, self._proc)
+                if pid is None:
+                    raise TachoscopeError("the rank's process cannot be seen")
+                dumps[rank.rank] = take_dump(pid, rank.rank, self._proc)
+                return True
+
+            return dump
+
+        tasks: dict[str, Callable[[], Any]] = {f"rank {rank.rank}": look_at(rank) for rank in ranks}
+        tasks |= {f"flight recorder of rank {rank.rank}": dump_of(rank) for rank in ranks}
+        node_tasks, not_asked = self._node_tasks()
+        found, missing = within(COLLECT_SECONDS, tasks | node_tasks)
+        missing |= not_asked
+        if len(hung.ranks) > MOST_RANKS:
+            missing["ranks"] = f"{len(hung.ranks) - MOST_RANKS} more were not looked at"
+        processes = [process for rank in ranks for process in list(seen[rank.rank])]
+        failed_rank, why = _named(hung, processes)
+        bundle = HangBundle(
+            job=hung.job,
+            attempt=hung.attempt,
+            node=self._node,
+            since=hung.since,
+            noticed=noticed,
+            step=hung.step,
+            failed_rank=failed_rank,
+            why=why,
+            processes=processes,
+            network=found.get("network", {}),
+            network_seconds=NETWORK_SECONDS if "network" in found else 0.0,
+            kernel_log=found.get("kernel log", []),
+            ras=found.get("NCCL RAS", ""),
+            missing=_in_short(missing),
+        )
+        return bundle, dict(dumps)
+
+    def _node_tasks(self) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
+        """Return what is asked of the node itself, and what is not, with the reason."""
+        try:
+            from tachoscope_node.hang_evidence import node_facts  # with packages that an agent needs, and `tachoscope run` does not
+        except ImportError as error:
+            return {}, dict.fromkeys(("network", "kernel log", "NCCL RAS"), f"{error}: pip install 'tachoscope[agent]'")
+        tasks: dict[str, Callable[[], Any]] = {
+            "network": lambda: node_facts.network_moved(self._proc, self._sys, NETWORK_SECONDS),
+            "kernel log": node_facts.kernel_lines,
+        }
+        if self._ras is None:
+            return tasks, {"NCCL RAS": "not asked: only an agent does, with nccl.ras in its configuration"}
+        address = self._ras
+        tasks["NCCL RAS"] = lambda: node_facts.ras_answer(address)
+        return tasks, {}
+
+    def _with_dumps(self, bundle: HangBundle, dumps: dict[int, bytes]) -> HangBundle:
+        names: dict[str, str] = {}
+        missing = dict(bundle.missing)
+        for rank, data in dumps.items():
+            try:
+                names[str(rank)] = hang_bundles.write_dump(self._store, bundle, rank, data)
+            except TachoscopeError as error:
+                missing[f"flight recorder of rank {rank}"] = str(error)
+        return msgspec.structs.replace(bundle, dumps=names, missing=missing)
+
+
+def _named(hung: HungJob, processes: Sequence[ProcessEvidence]) -> tuple[int, str]:
+    """Return the rank that hangs and why: by the kernel's word if one is stopped, else as it was noticed."""
+    states = [
+        RankState(process.rank, "", process.step, process.phase, stopped=bool(process.threads) and process.threads[0].state == "T")
+        for process in processes
+        if process.kind == "rank"
+    ]
+    if any(state.stopped for state in states):
+        stuck, why = stuck_rank(states)
+        if stuck is not None:
+            return stuck[0], why
+    return hung.failed_rank, hung.why
+
+
+def _in_short(missing: dict[str, str]) -> dict[str, str]:
+    """Return what is missing, with ranks that lack the same for one reason as one."""
+    dumps = {what: why for what, why in missing.items() if what.startswith("flight recorder")}
+    if len(dumps) > 1 and len(set(dumps.values())) == 1:
+        missing = {what: why for what, why in missing.items() if what not in dumps} | {
+            "flight recorder": next(iter(dumps.values()))
+        }
+    return missing

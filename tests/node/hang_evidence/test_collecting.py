@@ -1,0 +1,174 @@
+"""What is collected on a node while a job hangs: of real processes, bounded in time, and honest about what is missing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from processes import wait_for
+from tachoscope.sampling.unlocked_stacks import why_not
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.storage.hang_bundles import HangBundle, last_hang
+from tachoscope_core.storage.store import Store
+from tachoscope_node.hang_evidence.bounded import within
+from tachoscope_node.hang_evidence.collector import EvidenceCollector, HungJob, HungRank
+from tachoscope_node.hang_evidence.flight_dumps import take_dump
+from tachoscope_node.hang_evidence.processes import evidence_of
+
+RANK = """
+import os, sys, time
+from tachoscope.sampling.other_process import own_locator
+
+segment = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+print(own_locator(), flush=True)
+
+def child():
+    time.sleep(600)
+
+def stands():
+    time.sleep(600)
+
+if os.fork() == 0:
+    child()
+stands()
+"""
+
+
+@contextmanager
+def rank(folder: Path, number: int = 1, **extra: str) -> Iterator[HungRank]:
+    """Run a process that writes a segment of a rank, and stands still with a child of its own."""
+    writer = str(uuid.uuid4())
+    command = [sys.executable, "-c", RANK, str(folder / f"{writer}-000001.jsonl")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, **extra})
+    assert process.stdout is not None
+    try:
+        yield HungRank(number, writer, process.pid, 7, "forward", process.stdout.readline().strip())
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+def collected(folder: Path, *ranks: HungRank) -> HangBundle:
+    store = Store(str(folder / "store"))
+    collector = EvidenceCollector(store, "node-1")
+    collector.begin(HungJob("job", 0, time.time() - 10, 7, 1, "it is in forward, the others wait", ranks))
+    collector.wait(60)
+    (found,), _ = last_hang(store, "job")
+    return found
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"stacks cannot be read here: {why_not()}")
+def test_the_bundle_has_the_stacks_of_a_rank_and_of_what_it_started_and_says_what_is_missing(tmp_path: Path) -> None:
+    with rank(tmp_path) as hung:
+        wait_for(lambda: [one.threads[0].frames[0] for one in evidence_of(hung)][1])
+        found = collected(tmp_path, hung)
+
+    of_rank, of_child = found.processes
+    assert [frame.split()[-1] for frame in of_rank.threads[0].frames] == ["stands", "<module>"]
+    assert [frame.split()[-1] for frame in of_child.threads[0].frames] == ["child", "<module>"]
+    assert (of_rank.kind, of_child.kind, of_rank.step, of_rank.threads[0].state) == ("rank", "child", 7, "S")
+    assert of_rank.threads[0].wchan or of_rank.threads[0].syscall
+    assert found.network and found.network_seconds > 0
+    assert "TORCH_NCCL_DEBUG_INFO_PIPE_FILE" in found.missing["flight recorder of rank 1"]
+    assert "not asked" in found.missing["NCCL RAS"]
+    assert found.complete - found.noticed < 30
+
+
+def test_a_stopped_rank_is_the_one_that_hangs_whoever_was_named(tmp_path: Path) -> None:
+    with rank(tmp_path, 0) as stopped, rank(tmp_path, 1) as other:
+        os.kill(stopped.pid, signal.SIGSTOP)
+        wait_for(lambda: next(evidence_of(stopped)).threads[0].state == "T")
+        found = collected(tmp_path, stopped, other)
+
+    assert (found.failed_rank, found.why) == (0, "its process is stopped by a signal")
+
+
+def test_a_process_that_does_not_write_the_ranks_records_is_not_looked_at(tmp_path: Path) -> None:
+    forged = HungRank(1, str(uuid.uuid4()), os.getpid(), 1, "", "")
+    (found,) = evidence_of(forged)
+
+    assert not found.threads and "gone, or belongs to another user" in found.missing["process"]
+
+
+def test_what_does_not_answer_costs_its_part_only() -> None:
+    stands = threading.Event()
+
+    def fails() -> int:
+        raise OSError("no such thing")
+
+    began = time.monotonic()
+    found, missing = within(0.5, {"good": lambda: 1, "never": lambda: int(stands.wait(60)), "bad": fails})
+    assert time.monotonic() - began < 30
+    stands.set()
+
+    assert found == {"good": 1}
+    assert missing == {"never": "no answer within 0.5 s", "bad": "no such thing"}
+
+
+def test_a_store_that_is_away_is_said_and_raises_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "store").write_text("a file")
+    collector = EvidenceCollector(Store(str(tmp_path / "store")), "node-1", log=said.append)
+    collector.begin(HungJob("job", 0, time.time(), 1, -1, "", []))
+    collector.wait(60)
+
+    assert len(said) == 1 and "could not be stored" in said[0]
+
+
+def test_nothing_is_collected_where_that_is_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACHOSCOPE_HANG_EVIDENCE", "0")
+    store = Store(str(tmp_path))
+    collector = EvidenceCollector(store, "node-1")
+    collector.begin(HungJob("job", 0, time.time(), 1, -1, "", []))
+    collector.wait(60)
+
+    assert last_hang(store, "job") == ([], [])
+
+
+def test_a_dump_is_asked_for_through_the_pipe_and_taken_when_it_is_whole(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe7.pipe"
+    os.mkfifo(pipe)
+    asked = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    where = {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(tmp_path / "pipe"), "TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "dump")}
+
+    def recorder() -> None:
+        wait_for(lambda: os.read(asked, 16) if True else None)
+        with open(tmp_path / "dump7", "wb") as file:
+            for _ in range(3):
+                file.write(b"part")
+                file.flush()
+                time.sleep(0.3)
+
+    thread = threading.Thread(target=recorder)
+    thread.start()
+    try:
+        with rank(tmp_path, 7, **where) as hung:
+            assert take_dump(hung.pid, 7) == b"partpartpart"
+    finally:
+        thread.join()
+        os.close(asked)
+
+
+@pytest.mark.parametrize("kind", ["no pipe", "a link", "a file"])
+def test_what_is_not_the_jobs_own_pipe_is_not_written_to(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "target"
+    target.write_text("")
+    if kind == "a link":
+        (tmp_path / "pipe7.pipe").symlink_to(target)
+    elif kind == "a file":
+        (tmp_path / "pipe7.pipe").write_text("")
+    with rank(tmp_path, 7, TORCH_NCCL_DEBUG_INFO_PIPE_FILE=str(tmp_path / "pipe")) as hung, pytest.raises(TachoscopeError):
+        take_dump(hung.pid, 7)
+
+    assert target.read_text() == "" and not (kind == "a file" and (tmp_path / "pipe7.pipe").read_text())

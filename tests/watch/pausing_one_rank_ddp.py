@@ -1,0 +1,161 @@
+"""A DDP training with ten pauses of one rank for which the others wait, none of a kind seen before, with which it goes on:
+
+    python pausing_one_rank_ddp.py SECONDS LOG STEPS_BETWEEN        # under torchrun
+
+Each pause's begin and end are appended to LOG as a line of JSON: name, Unix seconds, Unix seconds. `$SLOW_MOUNT`: a file system
+that answers reads late; without it that pause is a sleep in the loader.
+"""
+
+import gc
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+SECONDS, LOG, BETWEEN = float(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+BATCH = 4
+
+
+def pause(name: str, do: Callable[[], object]) -> None:
+    begin = time.time()
+    do()
+    with open(LOG, "a") as log:
+        log.write(json.dumps([name, begin, time.time()]) + "\n")
+
+
+def sleep() -> None:
+    time.sleep(SECONDS)
+
+
+def compute() -> None:
+    """Use a core, as a tokenizer or a metric does."""
+    until = time.monotonic() + SECONDS
+    data = bytes(4096)
+    while time.monotonic() < until:
+        hashlib.sha256(data).digest()
+
+
+def compute_elsewhere() -> None:
+    """Have another process compute, as compilers of torch do."""
+    subprocess.run([sys.executable, "-c", f"import time\nend = time.time() + {SECONDS}\nwhile time.time() < end: pass"], check=True)
+
+
+def wait_for_network() -> None:
+    """Wait for an answer of another machine, as for a reward model."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        time.sleep(SECONDS)
+        connection.sendall(b"1")
+        connection.close()
+
+    threading.Thread(target=answer, daemon=True).start()
+    with socket.create_connection(server.getsockname()) as client:
+        client.recv(1)
+    server.close()
+
+
+def read_slow_file() -> None:
+    mount = os.environ.get("SLOW_MOUNT")
+    if mount is None:
+        sleep()
+        return
+    with open(os.path.join(mount, "data"), "rb") as file:
+        file.read(4096)
+
+
+def write_slowly() -> None:
+    """Write a checkpoint by hand, in pieces, to a slow disk."""
+    with tempfile.TemporaryFile() as file:
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            file.write(bytes(1 << 20))
+            time.sleep(0.2)
+
+
+def collect_garbage() -> None:
+    until = time.monotonic() + SECONDS
+    kept = [[number] for number in range(500_000)]
+    while time.monotonic() < until:
+        gc.collect()
+    del kept
+
+
+BEFORE: dict[int, tuple[str, Callable[[], None]]] = {
+    1: ("first checkpoint, by hand", write_slowly),
+    2: ("upload between two steps", sleep),
+    3: ("first evaluation, by hand", compute),
+    4: ("garbage collection", collect_garbage),
+}
+"""Between two steps."""
+INPUT: dict[int, tuple[str, Callable[[], None]]] = {
+    5: ("download of data", sleep),
+    6: ("slow file system", read_slow_file),
+    7: ("tokenizer", compute),
+}
+FORWARD: dict[int, tuple[str, Callable[[], None]]] = {
+    8: ("compiler in other processes", compute_elsewhere),
+    9: ("answer of a reward model", wait_for_network),
+    10: ("a step that computes for long", compute),
+}
+
+
+class Samples(Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 1_000_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        number, rest = divmod(index, BATCH * BETWEEN)
+        if not rest and number in INPUT and os.environ["RANK"] == "1":
+            pause(*INPUT[number])
+        return torch.randn(8)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.pause: tuple[str, Callable[[], None]] | None = None
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.pause is not None:
+            pause(*self.pause)
+        time.sleep(0.05)
+        outputs: torch.Tensor = self.layer(inputs)
+        return outputs
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    rank, net = dist.get_rank(), Net()
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    last = max(BEFORE | INPUT | FORWARD)
+    for step, inputs in enumerate(DataLoader(Samples(), batch_size=BATCH)):
+        number, rest = divmod(step, BETWEEN)
+        if number > last:
+            break
+        if not rest and number in BEFORE and rank == 1:
+            pause(*BEFORE[number])
+        net.pause = FORWARD.get(number) if not rest and rank == 1 else None
+        loss = model(inputs).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
