@@ -1,9 +1,9 @@
-"""A DDP training with ten pauses of one rank for which the others wait, none of a kind seen before, with which it goes on:
+"""A DDP training that pauses once, on one rank for which the other waits, and then goes on and ends:
 
-    python pausing_one_rank_ddp.py SECONDS LOG STEPS_BETWEEN        # under torchrun
+    python pausing_one_rank_ddp.py NUMBER SECONDS LOG STEP        # under torchrun
 
-Each pause's begin and end are appended to LOG as a line of JSON: name, Unix seconds, Unix seconds. `$SLOW_MOUNT`: a file system
-that answers reads late; without it that pause is a sleep in the loader.
+NUMBER: which of the pauses below. Its begin and end are appended to LOG as a line of JSON: name, Unix seconds, Unix seconds.
+`$SLOW_MOUNT`: a file system that answers reads late; without it that pause is a sleep in the loader.
 """
 
 import gc
@@ -24,8 +24,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
-SECONDS, LOG, BETWEEN = float(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-BATCH = 4
+NUMBER, SECONDS, LOG, AT_STEP = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+BATCH, AFTER, STEP_SECONDS = 4, 30, 0.1
+"""Samples of a batch; steps after the pause; what a step takes."""
 
 
 def pause(name: str, do: Callable[[], object]) -> None:
@@ -118,9 +119,8 @@ class Samples(Dataset[torch.Tensor]):
         return 1_000_000
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        number, rest = divmod(index, BATCH * BETWEEN)
-        if not rest and number in INPUT and os.environ["RANK"] == "1":
-            pause(*INPUT[number])
+        if index == AT_STEP * BATCH and NUMBER in INPUT and os.environ["RANK"] == "1":
+            pause(*INPUT[NUMBER])
         return torch.randn(8)
 
 
@@ -133,7 +133,7 @@ class Net(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.pause is not None:
             pause(*self.pause)
-        time.sleep(0.05)
+        time.sleep(STEP_SECONDS)
         outputs: torch.Tensor = self.layer(inputs)
         return outputs
 
@@ -143,14 +143,13 @@ def main() -> None:
     rank, net = dist.get_rank(), Net()
     model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    last = max(BEFORE | INPUT | FORWARD)
     for step, inputs in enumerate(DataLoader(Samples(), batch_size=BATCH)):
-        number, rest = divmod(step, BETWEEN)
-        if number > last:
+        if step > AT_STEP + AFTER:
             break
-        if not rest and number in BEFORE and rank == 1:
-            pause(*BEFORE[number])
-        net.pause = FORWARD.get(number) if not rest and rank == 1 else None
+        pauses = step == AT_STEP and rank == 1
+        if pauses and NUMBER in BEFORE:
+            pause(*BEFORE[NUMBER])
+        net.pause = FORWARD.get(NUMBER) if pauses else None
         loss = model(inputs).square().mean()
         optimizer.zero_grad()
         loss.backward()

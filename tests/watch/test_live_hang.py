@@ -14,6 +14,11 @@ import psutil
 import pytest
 
 from helpers import BIN, environment
+from processes import wait_for
+from tachoscope_analyzers.hang_evidence.groups import groups_of
+from tachoscope_analyzers.hang_evidence.report import odd_group
+from tachoscope_core.storage.hang_bundles import last_hang
+from tachoscope_core.storage.store import Store
 from test_watch import get, watching
 
 SCRIPT = Path(__file__).with_name("hanging_ddp.py")
@@ -71,3 +76,7 @@ def test_a_rank_that_stands_still_is_named_while_the_job_hangs(tmp_path: Path, h
 
         assert told.get("state") == "hung", told
         assert (told["worst"]["class"], told["worst"]["ranks"]) == ("hang", [1])
+        bundles = wait_for(lambda: last_hang(Store(str(tmp_path / "store")), "stuck")[0], seconds=60)
+        odd = odd_group(groups_of(bundles))
+
+        assert odd is not None and odd.ranks == [1], "the agent collected where each process stands"
