@@ -100,7 +100,7 @@ class OutOfMemory(Record, frozen=True, kw_only=True, tag="OutOfMemory"):
     Written by who watches the job (launcher, node agent), or at `device` by the rank itself; `time` is when.
 
     Attributes:
-        victim: what was killed: a rank, a worker of its loader, or another process (`other`), such as a neighbour in the same group.
+        victim: what was killed: a rank, a worker of its loader, or another process (`other`), such as one of the same group.
         failed_rank, failed_writer, failed_attempt: the rank, or the one whose worker it was; rank -1: none, or not known.
         failed_pid: process id of the victim; 0: not known. process_name: the kernel's name of it.
         step: the last step that the rank finished.
