@@ -41,9 +41,9 @@ class Computing:
     def _host(self) -> Intervals:
         trace = self._view.trace
         operators = np.flatnonzero(trace.kind == Kind.CPU_OP)
-        codes, place = np.unique(trace.events["name"][operators], return_inverse=True)
+        codes, place = trace.distinct_names(operators)
         computing = np.array([not text.startswith(COMMUNICATION_OPERATORS) for text in trace.strings[codes]], dtype=bool)
-        rows = operators[computing[place.reshape(-1)]]
+        rows = operators[computing[place]]
         return union(trace.start[rows], trace.end[rows])
 
     def exposed_each(self, table: pd.DataFrame) -> Nanoseconds:

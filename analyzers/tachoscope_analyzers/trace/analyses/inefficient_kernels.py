@@ -69,10 +69,10 @@ def inefficient(view: TraceView, device: int, starts: Rows, ends: Rows) -> Kerne
     # AMD's profiler fills the same field with the version of its architecture.
     if known is None or major < _FIRST_WITH_TF32 or known.name.startswith("AMD"):
         return "a device that is known to have TF32"
-    codes, place = np.unique(trace.events["name"][work.row], return_inverse=True)
+    codes, place = trace.distinct_names(work.row)
     names = trace.strings[codes]
-    cores = np.array([tensor_cores_of(name) for name in names], dtype=object)[place.reshape(-1)]
-    precision = np.array([precision_of(name) for name in names], dtype=object)[place.reshape(-1)]
+    cores = np.array([tensor_cores_of(name) for name in names], dtype=object)[place]
+    precision = np.array([precision_of(name) for name in names], dtype=object)[place]
     mine = _kernels(view, device)
     if not (mine & np.isin(cores, ("yes", "no"))).any():
         return "matrix kernels with their precision in the name"
@@ -103,10 +103,10 @@ def _by_step(view: TraceView, lost: npt.NDArray[np.float64], starts: Rows, ends:
 
 
 def _names(view: TraceView, lost: npt.NDArray[np.float64]) -> tuple[Evidence, ...]:
-    codes, place = np.unique(view.trace.events["name"][view.work.row], return_inverse=True)
+    codes, place = view.trace.distinct_names(view.work.row)
     if not len(codes) or not lost.any():
         return ()
-    sums = np.bincount(place.reshape(-1), weights=lost)
+    sums = np.bincount(place, weights=lost)
     order = np.argsort(sums)[::-1][:_NAMES_SHOWN]
     return tuple(
         measured(f"kernel {view.trace.strings[codes[at]][:_NAME_LENGTH]}", sums[at] / sums.sum(), "ratio", _SOURCE)

@@ -18,6 +18,6 @@ def longest(view: TraceView, what: Literal["kernel", "operator"], most: int = 20
     if what == "operator":
         launched_in = np.where(work.launch >= 0, view.operator_of[np.maximum(work.launch, 0)], -1)
         rows, named = rows[launched_in >= 0], launched_in[launched_in >= 0]
-    codes, place = np.unique(trace.events["name"][named], return_inverse=True)
-    spent = np.bincount(place.reshape(-1), weights=trace.end[rows] - trace.start[rows], minlength=len(codes))
+    codes, place = trace.distinct_names(named)
+    spent = np.bincount(place, weights=trace.end[rows] - trace.start[rows], minlength=len(codes))
     return [str(trace.strings[code]) for code in codes[np.argsort(-spent, kind="stable")][:most]]

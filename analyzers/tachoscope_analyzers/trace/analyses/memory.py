@@ -38,10 +38,10 @@ def copies(view: TraceView) -> pd.DataFrame:
     """
     trace, work = view.trace, view.work
     chosen = np.flatnonzero(np.isin(work.kind, (Kind.MEMCPY, Kind.MEMSET)))
-    codes, place = np.unique(trace.events["name"][work.row[chosen]], return_inverse=True)
+    codes, place = trace.distinct_names(work.row[chosen])
     texts = trace.strings[codes].tolist()
-    direction = np.array([_first(_DIRECTIONS, text, "other") for text in texts], dtype=object)[place.reshape(-1)]
-    memory = np.array([_first(_HOST_MEMORY, text, "") for text in texts], dtype=object)[place.reshape(-1)]
+    direction = np.array([_first(_DIRECTIONS, text, "other") for text in texts], dtype=object)[place]
+    memory = np.array([_first(_HOST_MEMORY, text, "") for text in texts], dtype=object)[place]
     direction = np.where(work.kind[chosen] == Kind.MEMSET, "fill", direction)
     size = _sizes(view)[chosen]
     duration = work.end[chosen] - work.start[chosen]

@@ -150,6 +150,6 @@ def _launch_names(trace: Trace, work: DeviceWork) -> npt.NDArray[np.object_]:
 def _tensor_core_use(trace: Trace, work: DeviceWork) -> npt.NDArray[np.int8]:
     """Return 1 for kernels that use tensor cores, 0 for other matrix kernels, -1 for the rest, shape (D,)."""
     number = {"yes": 1, "no": 0}
-    codes, place = np.unique(trace.events["name"][work.row], return_inverse=True)
+    codes, place = trace.distinct_names(work.row)
     use = np.array([number.get(tensor_cores_of(text), -1) for text in trace.strings[codes]], dtype=np.int8)
-    return np.asarray(use[place.reshape(-1)] if len(codes) else use)
+    return np.asarray(use[place] if len(codes) else use)

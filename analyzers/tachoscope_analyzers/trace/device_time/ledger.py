@@ -157,9 +157,9 @@ def _exposed_across(view: TraceView, device: int, time: DeviceTime) -> Intervals
 
 def _matching(view: TraceView, rows: Rows, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
     """Return which events' names start with a pattern, shape of `rows`."""
-    codes, place = np.unique(view.trace.events["name"][rows], return_inverse=True)
+    codes, place = view.trace.distinct_names(rows)
     found = np.array([pattern.match(text) is not None for text in view.trace.strings[codes]], dtype=bool)
-    return np.asarray(found[place.reshape(-1)] if len(codes) else found)
+    return np.asarray(found[place] if len(codes) else found)
 
 
 def _time(view: TraceView, rows: Rows) -> Intervals:

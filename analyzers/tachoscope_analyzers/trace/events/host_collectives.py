@@ -28,9 +28,9 @@ class HostCollectives:
 def backend_annotations(trace: Trace) -> HostCollectives:
     """Return the annotations such as `gloo:all_reduce` and `nccl:broadcast`."""
     candidates = np.flatnonzero(trace.kind == Kind.ANNOTATION)
-    codes, place = np.unique(trace.events["name"][candidates], return_inverse=True)
+    codes, place = trace.distinct_names(candidates)
     backends = np.array([host_collective(text)[0] for text in trace.strings[codes]], dtype=object)
-    found = backends[place.reshape(-1)] if len(codes) else np.zeros(0, dtype=object)
+    found = backends[place] if len(codes) else np.zeros(0, dtype=object)
     chosen = np.asarray(found != "", dtype=bool)
     return HostCollectives(candidates[chosen], np.array([only_launches(backend) for backend in found[chosen]], dtype=bool))
 

@@ -27,6 +27,6 @@ def is_graph_launch(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np
 
 
 def _named(pattern: re.Pattern[str], trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    codes, place = np.unique(trace.events["name"][rows], return_inverse=True)
+    codes, place = trace.distinct_names(rows)
     found = np.array([pattern.match(text) is not None for text in trace.strings[codes]], dtype=bool)
-    return np.asarray(found[place.reshape(-1)] if len(codes) else found)
+    return np.asarray(found[place] if len(codes) else found)

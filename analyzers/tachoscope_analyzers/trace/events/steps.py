@@ -170,10 +170,10 @@ def _repeating_annotation(trace: Trace) -> Rows:
     rows = np.flatnonzero(trace.kind == Kind.ANNOTATION)
     inner = parents(trace.events["track"][rows], trace.start[rows], trace.end[rows]) >= 0
     rows = rows[~inner]
-    codes, place = np.unique(trace.events["name"][rows], return_inverse=True)
+    codes, place = trace.distinct_names(rows)
     shapes = [re.sub(r"\d+", "", text) for text in trace.strings[codes]]
     number = {shape: code for code, shape in enumerate(dict.fromkeys(shapes))}
-    group = np.array([number[shape] for shape in shapes], dtype=np.int64)[place.reshape(-1)]
+    group = np.array([number[shape] for shape in shapes], dtype=np.int64)[place]
     best, best_key = np.zeros(0, dtype=np.int64), (False, 0)
     for shape, code in number.items():
         if _NOT_A_STEP.match(shape):

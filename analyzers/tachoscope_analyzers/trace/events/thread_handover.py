@@ -99,7 +99,7 @@ def _backward(trace: Trace) -> npt.NDArray[np.int64]:
 def activity(trace: Trace, track: int) -> Intervals:
     """Return when a thread is in operators or calls. Old traces annotate by operators, which hold pauses too: they do not count."""
     rows = np.flatnonzero((trace.events["track"] == track) & np.isin(trace.kind, (Kind.CPU_OP, Kind.RUNTIME)))
-    codes, place = np.unique(trace.events["name"][rows], return_inverse=True)
+    codes, place = trace.distinct_names(rows)
     works = np.array([MARKER.match(name) is None for name in trace.strings[codes].tolist()], dtype=bool)
-    rows = rows[works[place.reshape(-1)]] if len(codes) else rows
+    rows = rows[works[place]] if len(codes) else rows
     return union(trace.start[rows], trace.end[rows])

@@ -30,9 +30,9 @@ class TraceView:
     def classes(self) -> npt.NDArray[np.object_]:
         """The class of each piece of the device's work, shape (D,): of kernels by name, else `memcpy` or `memset`."""
         work = self.work
-        codes, place = np.unique(self.trace.events["name"][work.row], return_inverse=True)
+        codes, place = self.trace.distinct_names(work.row)
         by_name = np.array([class_of(text) for text in self.trace.strings[codes]], dtype=object)
-        found = by_name[place.reshape(-1)] if len(codes) else np.zeros(0, dtype=object)
+        found = by_name[place] if len(codes) else np.zeros(0, dtype=object)
         found[work.kind == Kind.MEMCPY] = MEMCPY
         found[work.kind == Kind.MEMSET] = MEMSET
         return found

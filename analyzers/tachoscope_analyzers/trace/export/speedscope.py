@@ -36,12 +36,10 @@ def document(trace: Trace, name: str, *, most_calls: int = MOST_CALLS) -> dict[s
         longest = np.argpartition(-trace.events["duration"][rows], most_calls - 1)[:most_calls]
         rows = np.sort(rows[longest])
         name += f" (the longest {most_calls:,} of {every:,} calls)"
-    codes, frame = np.unique(trace.events["name"][rows], return_inverse=True)
+    codes, frame = trace.distinct_names(rows)
     first = int(trace.start[rows].min()) if len(rows) else 0
     tracks = trace.events["track"][rows]
-    profiles = [
-        _profile(trace, rows[tracks == track], frame.reshape(-1)[tracks == track], int(track), first) for track in np.unique(tracks)
-    ]
+    profiles = [_profile(trace, rows[tracks == track], frame[tracks == track], int(track), first) for track in np.unique(tracks)]
     profiles.sort(key=lambda profile: -len(profile["events"]))
     return {
         "$schema": SCHEMA,

@@ -175,8 +175,8 @@ def _own_categories(trace: Trace, graph: Graph) -> Array:
     found[np.isin(graph.role, (Role.ALLOCATION, Role.FREE))] = _CATEGORY["allocator"]
     device = np.flatnonzero(graph.kind == Node.DEVICE)
     rows = graph.row[device]
-    codes, place = np.unique(trace.events["name"][rows], return_inverse=True)
-    moving = is_communication(trace.strings[codes].tolist())[place.reshape(-1)]
+    codes, place = trace.distinct_names(rows)
+    moving = is_communication(trace.strings[codes].tolist())[place]
     kernel = trace.kind[rows] == Kind.KERNEL
     found[device] = np.select(
         [~kernel, moving], [_CATEGORY["memory_copy"], _CATEGORY["communication"]], _CATEGORY["compute_kernel"]

@@ -186,8 +186,8 @@ def _device(view: TraceView, graph: Graph, selection: Selection, times: Times) -
     elif selection.what == KERNEL:
         chosen[nodes] = trace.events["name"][rows] == trace.code(selection.name)
     else:
-        codes, place = np.unique(trace.events["name"][rows], return_inverse=True)
-        moves = is_communication(trace.strings[codes].tolist())[place.reshape(-1)]
+        codes, place = trace.distinct_names(rows)
+        moves = is_communication(trace.strings[codes].tolist())[place]
         chosen[nodes] = (trace.kind[rows] == Kind.KERNEL) & (moves == (selection.what == COMMUNICATION))
     _shorten(times.own, chosen, selection.kept_ratio)
 

@@ -6,6 +6,7 @@ To subtract the time of a cause from the step would overstate it wherever someth
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ from tachoscope_analyzers.trace.graph.edges import Edge
 from tachoscope_analyzers.trace.graph.graph import Graph, dependency_graph
 from tachoscope_analyzers.trace.graph.nodes import Node
 from tachoscope_analyzers.trace.graph.removals import Selection, Times, take_out, times_of
+from tachoscope_core.native import native
+
+MODULE = "tachoscope_analyzers.trace.graph._replay"
 
 Array = npt.NDArray[np.int64]
 
@@ -57,8 +61,8 @@ class Replay:
     def __init__(self, view: TraceView, graph: Graph | None = None) -> None:
         self.view = view
         self.graph = dependency_graph(view) if graph is None else graph
-        self._source = (2 * self.graph.source + (self.graph.edge != Edge.LAUNCH)).tolist()
-        self._first = np.searchsorted(self.graph.target, np.arange(len(self.graph) + 1)).tolist()
+        self._source = 2 * self.graph.source + (self.graph.edge != Edge.LAUNCH)
+        self._first = np.searchsorted(self.graph.target, np.arange(len(self.graph) + 1))
         self._steps = max(len(view.steps), 1)
         self.measured_ns = self.graph.end_ns - self.graph.start_ns
         times = times_of(self.graph)
@@ -82,8 +86,17 @@ class Replay:
 
     def ends(self, times: Times) -> Array:
         """Run the graph with other times, and return when each node ends, in ns after the window's begin, shape (N,)."""
+        module = native(MODULE).module
+        if module is None:
+            return self.ends_in_python(times)
+        ends = np.empty(len(self.graph), dtype=np.int64)
+        module.replay(self._source, self._first, times.lag, times.own, times.unexplained, ends)
+        return ends
+
+    def ends_in_python(self, times: Times) -> Array:
+        """Return what `ends` does, without the native module."""
         moments = [0] * (2 * len(self.graph))  # begin and end of each node
-        source, first, lags = self._source, self._first, times.lag.tolist()
+        (source, first), lags = self._lists, times.lag.tolist()
         for node, (takes, waits) in enumerate(zip(times.own.tolist(), times.unexplained.tolist(), strict=True)):
             begin = 0
             for edge in range(first[node], first[node + 1]):
@@ -94,6 +107,10 @@ class Replay:
             moments[2 * node] = begin
             moments[2 * node + 1] = begin + takes
         return np.array(moments[1::2], dtype=np.int64)
+
+    @cached_property
+    def _lists(self) -> tuple[list[int], list[int]]:
+        return self._source.tolist(), self._first.tolist()
 
     def without(self, *selections: Selection) -> Counterfactual:
         """Return what a step would take with all of the selections taken out.

@@ -151,7 +151,9 @@ def _own_copies(calls: Calls, queues: Queues) -> tuple[Array, Array]:
 def _full_queues(calls: Calls, queues: Queues) -> tuple[Array, Array]:
     """A launch into a full stream returns when one of its events has ended."""
     events, targets = [NONE], [NONE]
-    launching = np.unique(queues.call[queues.call >= 0])
+    is_launching = np.zeros(len(calls.begin), dtype=bool)
+    is_launching[queues.call[queues.call >= 0]] = True
+    launching = np.flatnonzero(is_launching)
     if not len(launching):
         return NONE, NONE
     usual = np.median(calls.end[launching] - calls.begin[launching])

@@ -202,10 +202,10 @@ def _computing_ratio(view: TraceView, loads: Rows) -> float:
     if not len(loads):
         return 0.0
     calls = union(trace.start[loads], trace.end[loads])
-    operators = np.flatnonzero(
-        (trace.kind == Kind.CPU_OP) & np.isin(trace.events["track"], np.unique(trace.events["track"][loads]))
-    )
-    operators = np.setdiff1d(operators, loads)
+    is_other = np.ones(len(trace.events), dtype=bool)
+    is_other[loads] = False
+    on_their_threads = np.isin(trace.events["track"], trace.events["track"][loads])
+    operators = np.flatnonzero((trace.kind == Kind.CPU_OP) & on_their_threads & is_other)
     within = covered(calls, trace.start[operators], trace.end[operators]) == trace.events["duration"][operators]
     computing = union(trace.start[operators[within]], trace.end[operators[within]])
     return intersection(computing, calls).total / max(calls.total, 1)

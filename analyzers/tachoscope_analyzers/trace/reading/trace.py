@@ -171,6 +171,16 @@ class Trace:
         """Return the names of events, shape of `rows`, of object."""
         return np.asarray(self.strings[self.events["name"][rows]])
 
+    def distinct_names(self, rows: Array) -> tuple[Array, Array]:
+        """Return the codes of the names of events, each once, rising, (C,), and which of them each event has, shape of `rows`."""
+        codes = self.events["name"][rows]
+        is_used = np.zeros(len(self._texts), dtype=bool)
+        is_used[codes] = True
+        used = np.flatnonzero(is_used)
+        place = np.zeros(len(is_used), dtype=np.int64)
+        place[used] = np.arange(len(used))
+        return used, place[codes]
+
     def code(self, text: str) -> int:
         """Return the code of a text, -1 when the trace does not hold it."""
         return self._codes.get(text, -1)

@@ -1,6 +1,7 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -9,9 +10,13 @@ from recorded import ALL, recorded
 from simulation import JOBS, Action, played
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph import removals
-from tachoscope_analyzers.trace.graph.removals import REMOVALS, Selection, times_of
-from tachoscope_analyzers.trace.graph.replay import Replay, without
+from tachoscope_analyzers.trace.graph.removals import REMOVALS, Selection, take_out, times_of
+from tachoscope_analyzers.trace.graph.replay import MODULE, Replay, without
 from tachoscope_analyzers.trace.reading.read import read
+from tachoscope_core.native import native
+
+COMPILED = native(MODULE)
+needs_compiled = pytest.mark.skipif(COMPILED.module is None, reason=COMPILED.reason)
 
 MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -51,6 +56,9 @@ def test_the_invariants_hold_on_every_recorded_trace(name: str) -> None:
     assert one.without(Selection(removals.EVERYTHING)).step_ns == 0
     for what in REMOVALS:
         assert one.without(Selection(what)).step_ns <= one.without().step_ns
+        times = times_of(graph)
+        take_out(view, graph, Selection(what), times)
+        assert (one.ends(times) == one.ends_in_python(times)).all(), what
 
 
 def test_a_job_bound_by_its_loader_gains_the_time_in_it() -> None:
@@ -89,3 +97,22 @@ def test_seconds_saved_are_per_step(tmp_path: Path) -> None:
     planted.kernel("k", 390_000, 5_000, launched=380_000)
     result = without(TraceView(planted.read(tmp_path)), Selection(removals.DATA_LOADING))
     assert result.measured_step_ns == 100_000
+
+
+@needs_compiled
+def test_the_compiled_replay_refuses_what_is_no_graph_and_what_does_not_fit() -> None:
+    def replay(source: list[int], lag: int = 0, own: tuple[int, int] = (1, 2), first: tuple[int, ...] = (0, 0, 1)) -> list[int]:
+        ends = np.zeros(2, dtype=np.int64)
+        arrays = [np.array(one, dtype=np.int64) for one in (source, first, [lag] * len(source), own, [0, 3])]
+        COMPILED.module.replay(*arrays, ends)
+        return ends.tolist()
+
+    assert replay([1], lag=5) == [1, 11]
+    assert replay([0], lag=5) == [1, 10]
+    for wrong in ({"source": [2]}, {"source": [-1]}, {"source": [1], "first": (0, 1, 1)}, {"source": [1], "first": (0, 0, 2)}):
+        with pytest.raises(ValueError, match="stands after it"):
+            replay(**wrong)
+    with pytest.raises(ValueError, match="matching lengths"):
+        replay([1], first=(0, 1))
+    with pytest.raises(OverflowError, match="64 bits"):
+        replay([1], lag=1, own=(2**63 - 1, 0))
