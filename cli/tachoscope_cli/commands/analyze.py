@@ -63,6 +63,9 @@ def analyze(
     _check_kind(kind, places[0], window)
     if kind is Kind.TRACES:
         baselines.check_traces(places, baseline or [], baseline_job, gate=gate)
+        from tachoscope_cli.inputs.traces import begin_reading
+
+        begin_reading(places)
         from tachoscope_cli.inputs import trace_report
 
         options = trace_report.Options(job, baseline=tuple(baseline or ()))

@@ -51,8 +51,13 @@ def trace(
     must_be_there([*paths, *(baseline or ())], "profiler traces: files, a directory or a pattern of them")
     if (found := kind_of(paths)) is not Kind.TRACES:
         raise TachoscopeError(f"{paths[0]} is not a profiler trace but {found.value}", fix=f"tachoscope analyze {paths[0]}")
-    from tachoscope_cli.inputs import baselines, trace_report
+    from tachoscope_cli.inputs import baselines
+    from tachoscope_cli.inputs.traces import begin_reading
 
     baselines.check_traces(paths, baseline or [], None, gate=False)
+    if executor == "local":
+        begin_reading(paths)
+    from tachoscope_cli.inputs import trace_report
+
     options = trace_report.Options(job, executor, replay, tables, perfetto, tuple(baseline or ()))
     trace_report.run(paths, options, format_.value, output, fail_on)

@@ -1,4 +1,4 @@
-"""`tachoscope trace`: the report on profiler traces, and what is written beside it."""
+"""`tachoscope trace`: the report on profiler traces, and what is written beside it (what few ask for is imported by who asks)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import msgspec
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 
-from tachoscope_analyzers.trace.analyses.all_tables import must_be_writable, write_table
-from tachoscope_analyzers.trace.compare.report_changes import compared
-from tachoscope_analyzers.trace.export import annotated_perfetto as annotated
 from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
 from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions
@@ -52,12 +49,16 @@ class Analysis:
         """
         summaries = list(self.job.summaries.values())
         if options.tables is not None:
+            from tachoscope_analyzers.trace.analyses.all_tables import write_table
+
             for table in _JOB_TABLES:
                 write_table(getattr(self.job, table), options.tables / "job", table)
             print_notice(f"tables written to {options.tables}")
         if options.perfetto is not None:
             if len(summaries) > 1:
                 raise TachoscopeError(f"--perfetto writes one trace, {len(summaries)} were given", fix="name one of them")
+            from tachoscope_analyzers.trace.export import annotated_perfetto as annotated
+
             annotated.write_annotated(summaries[0].path, options.perfetto, self.report)
             print_notice(f"trace written to {options.perfetto}; open it in https://ui.perfetto.dev")
 
@@ -81,6 +82,8 @@ def analyze(paths: list[str], options: Options, console: Console) -> Analysis:
         TachoscopeError: see `read_job` and `report`; or tables were asked for and cannot be written.
     """
     if options.tables is not None:
+        from tachoscope_analyzers.trace.analyses.all_tables import must_be_writable
+
         must_be_writable(options.tables)
     wanted = SummaryOptions(what_if=options.replay, tables=options.tables, profile=bool(options.baseline))
     job = _read(paths, options.executor, wanted, console)
@@ -88,6 +91,8 @@ def analyze(paths: list[str], options: Options, console: Console) -> Analysis:
     if not options.replay:
         found = msgspec.structs.replace(found, quality=[*found.quality, _NOT_REPLAYED])
     if options.baseline:
+        from tachoscope_analyzers.trace.compare.report_changes import compared
+
         other = _read(list(options.baseline), options.executor, SummaryOptions(what_if=False, profile=True), console)
         found = compared(found, job, report(other, _name(list(options.baseline))), other)
     return Analysis(found, job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import stat
+from pathlib import Path
 
 from tachoscope_analyzers.flight_recorder.read import NAME
 from tachoscope_analyzers.trace.reading.trace_files import PATTERN_LETTERS, SUFFIXES
@@ -31,6 +32,14 @@ def are_traces(paths: list[str]) -> bool:
     if others and len(others) < len(paths):
         raise TachoscopeError(f"{others[0]} is not a profiler trace, but other paths are", fix="leave it out")
     return not others
+
+
+def begin_reading(paths: list[str]) -> None:
+    """Begin to read a single trace while this process imports what analyses it; several are read by processes of their own."""
+    if len(paths) == 1 and os.path.isfile(paths[0]):
+        from tachoscope_analyzers.trace.reading import read
+
+        read.begin_reading(Path(paths[0]))
 
 
 def _is_trace(path: str) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import stat
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +31,9 @@ from tachoscope_core.errors import TachoscopeError
 Progress = Callable[[int, int], None]
 """Called with the bytes of the file that were read, and all there are."""
 
+SWITCH_SECONDS = 0.0005
+"""After so long a thread that runs Python gives the interpreter's lock to one that reads, which needs it briefly and often."""
+
 
 def read(path: Path, *, progress: Progress | None = None) -> Trace:
     """Return a trace: Kineto or other Chrome-format JSON (plain, gzip, zstandard), or an Nsight Systems export (SQLite).
@@ -34,8 +41,62 @@ def read(path: Path, *, progress: Progress | None = None) -> Trace:
     Raises:
         TachoscopeError: the file cannot be read, or is not a trace.
     """
+    begun = _READINGS.pop(path, None)
+    return _opened(path, progress) if begun is None else begun.trace()
+
+
+def _opened(path: Path, progress: Progress | None) -> Trace:
     with _named_errors(path):
         return _cached(path) or _read(path, progress)
+
+
+def begin_reading(path: Path) -> None:
+    """Begin to read a trace in a thread; the next `read` of this path waits for it, and returns or raises what it found.
+
+    Reading holds the interpreter's lock for little of its time: this process may import what it analyses the trace with meanwhile.
+    """
+    reading = _Reading(path)
+    try:
+        reading.start()
+    except RuntimeError:  # no more threads
+        return
+    _READINGS[path] = reading
+    atexit.register(reading.end)
+
+
+class _Reading(threading.Thread):
+    """A reading that was begun."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(name="tachoscope-read", daemon=True)
+        self._path = path
+        self._found: Future[Trace] = Future()
+        self._unwanted = False
+
+    def run(self) -> None:
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        try:
+            self._found.set_result(_opened(self._path, self._go_on))
+        except BaseException as error:
+            self._found.set_exception(error)
+        finally:
+            sys.setswitchinterval(before)
+
+    def trace(self) -> Trace:
+        return self._found.result()
+
+    def end(self) -> None:
+        """End the reading where the process ends before it, so that it removes what it has written."""
+        self._unwanted = True
+        self.join(timeout=1.0)
+
+    def _go_on(self, done_bytes: int, total_bytes: int) -> None:  # noqa: ARG002
+        if self._unwanted:
+            raise InterruptedError("it is wanted no more")
+
+
+_READINGS: dict[Path, _Reading] = {}
 
 
 def check(path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 from planting import Planted
 from tachoscope_analyzers.trace.reading import cache
 from tachoscope_analyzers.trace.reading import read as reader
-from tachoscope_analyzers.trace.reading.read import read
+from tachoscope_analyzers.trace.reading.read import begin_reading, read
+from tachoscope_core.errors import TachoscopeError
 
 
 @pytest.fixture
@@ -169,3 +170,33 @@ def test_a_failed_reading_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="not a trace"):
         read(path)
     assert [entry.name for entry in cache.folder().iterdir()] == []
+
+
+def test_a_reading_that_was_begun_is_the_one_whose_trace_is_returned(trace_file: Path, readings: list[Path]) -> None:
+    begin_reading(trace_file)
+    assert read(trace_file).start.tolist() == [1000, 5000]
+    assert read(trace_file).start.tolist() == [1000, 5000]
+    assert readings == [trace_file]
+
+
+def test_what_is_wrong_with_a_file_whose_reading_was_begun_is_raised_when_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "no.json"
+    path.write_text("{}")
+    begin_reading(path)
+    with pytest.raises(TachoscopeError, match="not a trace"):
+        read(path)
+
+
+def test_a_process_that_ends_during_a_reading_that_it_began_leaves_nothing_unfinished(tmp_path: Path) -> None:
+    event = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.000, "dur": 1.000}'
+    path = tmp_path / "large.json"
+    path.write_text('{"traceEvents": [\n' + ",\n".join([event] * 400_000) + "]}")
+    code = """
+import pathlib, sys, time
+from tachoscope_analyzers.trace.reading import cache, read
+read.begin_reading(pathlib.Path(sys.argv[1]))
+while not [*cache.folder().glob("*/events.arrow")]:
+    time.sleep(0.001)
+"""
+    subprocess.run([sys.executable, "-c", code, str(path)], timeout=300, check=True)
+    assert not list(cache.folder().glob("unfinished-*"))
