@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 from tachoscope_analyzers.trace.device_time.breakdown import breakdown
 from tachoscope_analyzers.trace.device_time.idle import idle
 from tachoscope_analyzers.trace.events.view import TraceView
+from tachoscope_analyzers.trace.ranks.job import executor_of
 from tachoscope_analyzers.trace.reading.read import read
 
 
@@ -38,7 +37,7 @@ def main() -> None:
     if len(paths) == 1:
         parts = one(paths[0])
     else:
-        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        with executor_of(paths) as pool:
             parts = {}
             for seconds in pool.map(one, paths):
                 for name, value in seconds.items():

@@ -1,4 +1,4 @@
-"""Where ranks and days of a job are analysed: in this process, in local processes, or on a Dask cluster."""
+"""Where ranks and days of a job are analysed: in this process and its threads, in local processes, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tachoscope_analyzers.trace.reading.read import SWITCH_SECONDS
 from tachoscope_core.errors import TachoscopeError
 
 _DASK = "dask://"
@@ -34,11 +36,14 @@ class InProcess(Executor):
 
 
 @contextmanager
-def executor_for(address: str, tasks: int) -> Iterator[Executor]:
+def executor_for(address: str, tasks: int, *, in_threads: bool = False) -> Iterator[Executor]:
     """Give the executor of an address: `local`, or `dask://host:port` of a scheduler.
 
     Local is a pool of as many processes as there are cores for this one, at most one for each task; a single task, or all tasks on
     a single core, stay in this process.
+
+    Args:
+        in_threads: local is a pool of threads of this process.
 
     Raises:
         TachoscopeError: the address is neither, or nothing answers there.
@@ -54,6 +59,10 @@ def executor_for(address: str, tasks: int) -> Iterator[Executor]:
     if workers < 2:
         yield InProcess()
         return
+    if in_threads:
+        with _threads(workers) as threads:
+            yield threads
+        return
     # A forked child may inherit locks that threads of this process hold; a spawned one starts clean.
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts)
     try:
@@ -64,6 +73,21 @@ def executor_for(address: str, tasks: int) -> Iterator[Executor]:
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[Executor]:
+    pool = ThreadPoolExecutor(count, thread_name_prefix="tachoscope-trace")
+    before, wait = sys.getswitchinterval(), True
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        yield pool
+    except KeyboardInterrupt:  # said at once; the process ends when those that were begun are done
+        wait = False
+        raise
+    finally:
+        pool.shutdown(wait=wait, cancel_futures=True)
+        sys.setswitchinterval(before)
 
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:

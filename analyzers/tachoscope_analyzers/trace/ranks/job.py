@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pandas as pd
 from tachoscope_analyzers.trace.analyses.operator_profile import TraceProfile, merged
 from tachoscope_analyzers.trace.ranks.clock_alignment import clocks, completed, group_offsets
 from tachoscope_analyzers.trace.ranks.collective_matching import match
-from tachoscope_analyzers.trace.ranks.executor import executor_for
+from tachoscope_analyzers.trace.ranks.executor import executor_for, usable_cores
 from tachoscope_analyzers.trace.ranks.job_quality import job_quality
 from tachoscope_analyzers.trace.ranks.lateness import COLLECTIVE_COLUMNS, WAIT_COLUMNS, collective_table, lateness, wait_table
 from tachoscope_analyzers.trace.ranks.rank_summary import RankSummary, SummaryOptions, summarise
@@ -26,8 +26,9 @@ Progress = Callable[[int, int], None]
 
 MOST_COLLECTIVES = 1 << 19
 """Of a whole job, some 60 bytes each: more ranks leave fewer collectives each, so that memory stays as it is."""
-LEAST_BYTES_FOR_PROCESSES = 1 << 20
-"""Of all files of a job as they lie on the disk: less is read sooner than further processes have begun."""
+MOST_BYTES_FOR_THREADS, MOST_BYTES_ON_TWO_CORES = 16 << 20, 64 << 20
+"""Of all files of a job as they lie on the disk. A process has to begin and import, some 0.7 processor seconds and 100 MiB;
+threads wait for one another in the part of the work that needs the interpreter's lock, which weighs more with more cores."""
 _LEAST_OF_A_RANK = 256
 _SUMMARY_ONLY = SummaryOptions(judged=False)
 
@@ -71,7 +72,7 @@ def read_job(
 
     Args:
         inputs: see `trace_files`. What only stands in a directory and is not a trace is left out, with a row in `quality`.
-        executor: `local` (processes of this machine, where the files are large enough), `dask://host:port`, or any
+        executor: `local` (threads, or processes of this machine where the files are large enough), `dask://host:port`, or any
             `concurrent.futures.Executor`.
         progress: called after each file.
         wanted: what is worked out for each rank; of collectives, at most so many are kept as memory allows.
@@ -80,10 +81,15 @@ def read_job(
         TachoscopeError: there is no trace, one that was named cannot be read, or two are of the same rank.
     """
     files, named = trace_files(inputs)
-    tasks = len(files) if _bytes(files) >= LEAST_BYTES_FOR_PROCESSES else 1
-    with executor_for(executor, tasks) if isinstance(executor, str) else nullcontext(executor) as chosen:
+    with executor_of(files, executor) if isinstance(executor, str) else nullcontext(executor) as chosen:
         found, failed = _summaries(files, named, chosen, progress, wanted)
     return job(found, failed)
+
+
+def executor_of(files: list[Path], address: str = "local") -> AbstractContextManager[Executor]:
+    """Return what analyses these files: see `executor_for`, local in threads where that is done sooner than by processes."""
+    most = MOST_BYTES_ON_TWO_CORES if usable_cores() <= 2 else MOST_BYTES_FOR_THREADS
+    return executor_for(address, len(files), in_threads=_bytes(files) < most)
 
 
 def _bytes(files: Iterable[Path]) -> int:

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,15 @@ def test_a_single_task_stays_in_this_process() -> None:
 def test_several_tasks_run_in_processes_of_their_own() -> None:
     with executor_for("local", 2) as executor:
         assert os.getpid() not in set(executor.map(process_of, range(4)))
+
+
+def test_several_tasks_may_run_in_threads_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    before = sys.getswitchinterval()
+    both = threading.Barrier(2, timeout=60)  # passed only by two at once
+    with executor_for("local", 2, in_threads=True) as executor:
+        assert list(executor.map(lambda _: (both.wait() >= 0, os.getpid()), range(4))) == [(True, os.getpid())] * 4
+    assert sys.getswitchinterval() == before
 
 
 def test_an_error_in_this_process_comes_out_of_the_future() -> None:

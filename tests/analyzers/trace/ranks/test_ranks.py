@@ -248,8 +248,12 @@ def test_finished_futures_are_dropped_as_their_results_are_merged(folder: Path) 
     assert alive == sorted(alive, reverse=True)
 
 
-def test_local_processes_find_the_same_as_this_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tachoscope_analyzers.trace.ranks.job.LEAST_BYTES_FOR_PROCESSES", 0)
+@pytest.mark.parametrize("most_bytes", [0, 1 << 30], ids=["processes", "threads"])
+def test_local_processes_and_threads_find_the_same_as_a_plain_loop(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
+    for name in ("MOST_BYTES_FOR_THREADS", "MOST_BYTES_ON_TWO_CORES"):
+        monkeypatch.setattr(f"tachoscope_analyzers.trace.ranks.job.{name}", most_bytes)
     PlantedJob(3, [world(3)], late={1: LATE_NS}).write(folder)
     here, there = read_job([folder], executor=InProcess()), read_job([folder], executor="local")
     for name in ("ranks", "clocks", "collectives", "waits", "stragglers", "dimensions", "quality"):
