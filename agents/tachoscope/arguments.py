@@ -46,6 +46,8 @@ def _converted(value: Any, name: str, convert: Callable[[Any], N], least: float,
 
 def text(value: Any) -> str:
     """Return a text given by the job as valid Unicode of at most `MAX_TEXT` characters."""
+    if type(value) is str and value.isascii() and len(value) <= MAX_TEXT:
+        return value
     try:
         return str(value).encode(errors="replace").decode()[:MAX_TEXT]
     except Exception as error:

@@ -130,7 +130,8 @@ class ServiceOutbox:
             self._outbox.write_all(rows)
 
     def _done(self, request: Request) -> Row:
-        fields = {"request": f"{self._name}-{request.number}", "side": self._side, **request.fields()}
+        fields = request.fields()
+        fields["request"], fields["side"] = f"{self._name}-{request.number}", self._side
         return records.RequestDone, request.ended_ns, fields
 
     def _windows(self, *, everything: bool) -> list[Row]:

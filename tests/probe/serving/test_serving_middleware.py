@@ -13,6 +13,7 @@ import websockets.sync.client
 
 import tachoscope
 from serving_server import ask, counts, post, requests_in, served, stored, until_none_is_in_flight
+from tachoscope.serving.asgi_middleware import _MOST_PATHS
 from tachoscope_core.metrics.serving import INTER_TOKEN_BUCKETS
 from tachoscope_core.records import records
 
@@ -200,6 +201,26 @@ def test_only_the_paths_that_are_asked_for_are_recorded_and_a_body_of_any_kind_o
 
     assert [message["body"] for message in sent if "body" in message] == [b"data: 1", b"data: 2"] * 4
     assert [row.inter_token_count for row in requests_in(stored(tmp_path, "paths"))] == [1, 1]
+
+
+def test_requests_to_paths_that_hold_ids_are_each_recorded_and_their_paths_not_kept(tmp_path: Path) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async def send(message: Any) -> None: ...
+
+    async def ask_all() -> None:
+        for number in range(2 * _MOST_PATHS + 1):
+            for path in (f"/v1/{number}", f"/{number}/health"):
+                await wrapped({"type": "http", "method": "POST", "path": path}, None, send)  # type: ignore[arg-type]
+
+    wrapped = tachoscope.ServingMiddleware(app, service="ids")
+    asyncio.run(ask_all())
+    tachoscope.service("ids").close()
+
+    assert len(requests_in(stored(tmp_path, "ids"))) == 2 * _MOST_PATHS + 1
+    assert len(wrapped._known_paths) <= _MOST_PATHS
 
 
 def test_a_request_that_is_cancelled_before_its_answer_is_the_servers_fault_and_after_it_began_cut(tmp_path: Path) -> None:
