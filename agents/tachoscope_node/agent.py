@@ -136,6 +136,7 @@ class Agent:
             self.config.node_name,
             hang_seconds=least_seconds(),
             log=lambda line: self.log.warning(None, line),
+            kernel_log=self.config.gpu.kernel_log,
             clock=self._clock,
             unix_clock=self._unix_clock,
         )

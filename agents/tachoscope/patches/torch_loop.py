@@ -17,6 +17,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any
 
+from tachoscope.memory.watch import follow_worker
 from tachoscope.patches import torch_checkpoints as checkpoint_patches
 from tachoscope.patches import torch_collectives as collective_patches
 from tachoscope.patches.wrap import Function, call_guarded, timed_as_phase, wrap
@@ -108,7 +109,9 @@ def _workers(probe: Probe, dataloader: ModuleType) -> None:
         def _worker_loop(*args: Any, **kwargs: Any) -> Any:
             sampler = None
             with contextlib.suppress(Exception):
-                sampler = loader_workers.WorkerSampler() if probe.on and loader_workers.LINES.inherited else None
+                sampler = (
+                    loader_workers.WorkerSampler(also=follow_worker()) if probe.on and loader_workers.LINES.inherited else None
+                )
             try:
                 return original(*args, **kwargs)
             finally:

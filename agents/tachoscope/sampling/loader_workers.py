@@ -13,6 +13,7 @@ import select
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 from tachoscope.sampling.running_stacks import RunningStacks
 from tachoscope.sampling.stacks import Chain, chain_of, lines_of, user_line
@@ -33,6 +34,8 @@ class WorkerLines:
     def __init__(self) -> None:
         self._owner = 0
         self._ends = (-1, -1)
+        self._lines: Counter[str] = Counter()
+        self._grown: Counter[str] = Counter()
 
     def open(self) -> None:
         """Make the pipe of this process, before it forks its first worker."""
@@ -53,16 +56,35 @@ class WorkerLines:
         with contextlib.suppress(OSError):
             os.write(self._ends[1], json.dumps(rows).encode() + b"\n")
 
+    def send_grown(self, lines: Mapping[str, float]) -> None:
+        """Send the bytes by line that came and stayed in a worker; dropped if the training process does not read."""
+        rows = {line[:_MOST_LETTERS]: size for line, size in list(lines.items())[:_MOST_LINES]}
+        with contextlib.suppress(OSError):
+            os.write(self._ends[1], json.dumps([rows]).encode() + b"\n")
+
     def received(self) -> Counter[str]:
         """Return the samples by line that workers sent since the last call."""
-        found: Counter[str] = Counter()
+        self._read()
+        found, self._lines = self._lines, Counter()
+        return found
+
+    def grown(self) -> Counter[str]:
+        """Return the bytes by line that came and stayed in workers, as they sent it since the last call."""
+        self._read()
+        found, self._grown = self._grown, Counter()
+        return found
+
+    def _read(self) -> None:
         if self._owner != os.getpid():
-            return found
+            return
         while select.select([self._ends[0]], [], [], 0)[0]:
             for row in os.read(self._ends[0], select.PIPE_BUF * 4).splitlines():
-                with contextlib.suppress(ValueError):  # one that was cut by the end of what is read at once
-                    found.update(json.loads(row))
-        return found
+                with contextlib.suppress(ValueError, TypeError):  # one that was cut by the end of what is read at once
+                    sent = json.loads(row)
+                    if isinstance(sent, list):
+                        self._grown.update(sent[0])
+                    else:
+                        self._lines.update(sent)
 
 
 LINES = WorkerLines()
@@ -80,9 +102,14 @@ class NoPhases:
 
 
 class WorkerSampler:
-    """Samples the thread that makes it, the main one of a worker, until `stop`."""
+    """Samples the thread that makes it, the main one of a worker, until `stop`.
 
-    def __init__(self) -> None:
+    Args:
+        also: called with each sample, on the thread of the sampler.
+    """
+
+    def __init__(self, also: Callable[[], None] = lambda: None) -> None:
+        self._also = also
         self._thread_ident, self._thread_id = threading.get_ident(), threading.get_native_id()
         self._running = RunningStacks(NoPhases())
         self._lines: Counter[str] = Counter()
@@ -103,6 +130,7 @@ class WorkerSampler:
             ticks += 1
             with contextlib.suppress(Exception):  # an observer must not make noise in the job
                 self._tick()
+                self._also()
                 if ticks % SEND_EVERY_TICKS == 0 and self._lines:
                     LINES.send(self._lines)
                     self._lines.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Protocol
@@ -19,12 +19,14 @@ MOST_FRAMES = 48
 MODEL_FILES = ("torch/nn/modules/module.py", "torch/_dynamo/eval_frame.py")
 """Files of torch through which every call of a model goes."""
 
+_OWN_FOLDERS = (os.path.dirname(os.path.dirname(__file__)),)
+"""Of the probe itself."""
 _LIBRARIES = tuple(
     {
         sysconfig.get_path("stdlib"),
         sysconfig.get_path("purelib"),
         sysconfig.get_path("platlib"),
-        os.path.dirname(os.path.dirname(__file__)),  # the probe itself
+        *_OWN_FOLDERS,
         "<frozen ",
         "<string>",
         "<__array_function__",
@@ -78,6 +80,21 @@ def user_line(chain: Chain) -> str:
 def is_users_file(path: str) -> bool:
     """Return whether a file of code is the user's: outside of the standard library, of installed packages, and of the probe."""
     return not path.startswith(_LIBRARIES)
+
+
+def user_place(frames: Iterable[tuple[str, int]]) -> str:
+    """Return `file:line` of the innermost frame of the user's own code, given path and line of each, the innermost first.
+
+    Without one it is the innermost of a library; empty: of the probe itself.
+    """
+    innermost = ""
+    for path, line in frames:
+        if is_users_file(path):
+            return f"{_short_name(path)}:{line}"
+        innermost = innermost or ("" if path.startswith(_OWN_FOLDERS) else f"{_short_name(path)}:{line}")
+        if not innermost:
+            return ""
+    return innermost
 
 
 def innermost_line(chain: Chain) -> str:

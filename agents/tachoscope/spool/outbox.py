@@ -47,6 +47,7 @@ class Outbox:
     def __init__(self, identity: Identity, directory: Path, *, waits: bool = False) -> None:
         self.writer = str(uuid.uuid4())
         self.rank = self.local_rank = 0
+        self.attempt = identity.attempt
         self._identity = identity
         self._spool = SpoolWriter(directory, self.writer)
         self._seq = 0

@@ -158,9 +158,34 @@ def memory_bytes() -> dict[str, float]:
 
 
 def _kilobytes(path: str, wanted: dict[bytes, str]) -> dict[str, float]:
+    """Return the bytes of lines such as `VmRSS:   12 kB` by the names that are given; of a file in another form none."""
+    found: dict[str, float] = {}
     try:
         with open(path, "rb") as file:
-            rows = (line.split(b":", 1) for line in file.read(8192).splitlines() if b":" in line)
-            return {wanted[name]: int(value.split()[0]) * 1024.0 for name, value in rows if name in wanted}
-    except (OSError, IndexError, ValueError):
+            content = b"\n" + file.read(8192)
+        for name, ours in wanted.items():  # a search for each: to split all lines takes four times as long
+            start = content.find(b"\n" + name + b":")
+            if start >= 0:
+                found[ours] = int(content[start + len(name) + 2 : content.index(b"kB", start)]) * 1024.0
+    except (OSError, ValueError):
         return {}
+    return found
+
+
+def host_memory_bytes() -> tuple[int, int]:
+    """Return the bytes of memory that are available on the host, and all that it has; 0 where it does not say."""
+    found = _kilobytes(f"{PROC}/meminfo", {b"MemAvailable": "available", b"MemTotal": "total"})
+    return int(found.get("available", 0)), int(found.get("total", 0))
+
+
+_KINDS = {
+    b"RssAnon": "anonymous_bytes",
+    b"RssFile": "file_bytes",
+    b"RssShmem": "shared_bytes",
+    b"VmSwap": "swapped_bytes",
+}
+
+
+def resident_by_kind(pid: int | str = "self") -> dict[str, int]:
+    """Return the resident and swapped bytes of a process by kind, named as in `records.ProcessMemory`; none if it ended."""
+    return {name: int(size) for name, size in _kilobytes(f"{PROC}/{pid}/status", _KINDS).items()}

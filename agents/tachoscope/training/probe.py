@@ -19,6 +19,7 @@ from tachoscope import guard
 from tachoscope.checkpoints.tracker import Checkpoints
 from tachoscope.failures.handled import HandledErrors
 from tachoscope.lineage import collect as lineage
+from tachoscope.memory.watch import MemoryWatch
 from tachoscope.preemption.poll import NOTICES
 from tachoscope.process import identity as ident
 from tachoscope.process.lifetime import on_end_and_fork
@@ -72,6 +73,7 @@ class Probe:
         self.other_threads = OtherThreads()
         self.loaders = LoaderWatch()
         self._heartbeats = Heartbeats(self.outbox, self.machine, self.collectives, self.other_threads, self.loaders)
+        self.memory = MemoryWatch(self.outbox, lambda: self.steps, self.loader_workers)
         self.integrity = integrity_checks.from_environment(os.environ)
         self._failure = ""
         self._handled_errors = HandledErrors()
@@ -178,9 +180,10 @@ class Probe:
         return self._heartbeats.loader_workers()
 
     def flush(self) -> None:
-        """Write what is queued, and check for profile requests and for an exception on its way out."""
+        """Write what is queued, look at the memory, and check for profile requests and for an exception on its way out."""
         self.outbox.flush()
         self.checkpoints.flush()
+        self.memory.poll()
         self.profiles.poll()
         self._handled_errors.look(self.thread_ident, self.steps)
         self._set_quick()
@@ -294,6 +297,7 @@ class Probe:
     def _write_last(self) -> None:
         self.checkpoints.close(failed=bool(self._failure))
         self.step_records.queue_ready(everything=True)
+        self.memory.close()
         self._heartbeats.write_collectives()
         self.flush()
 

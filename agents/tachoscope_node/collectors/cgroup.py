@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from tachoscope.process.control_group import ControlGroup, group_with, hierarchy
 from tachoscope_core.metrics.host import CGROUP_PERIODS, CGROUP_THROTTLED_PERIODS, CGROUP_THROTTLED_SECONDS
 from tachoscope_core.metrics.metric import Metric
 from tachoscope_node.collectors.collector import HOST_INTERVAL_SECONDS, NoDataError, NotSupportedError
@@ -21,16 +22,6 @@ _MAX_KNOWN = 256
 
 Ranks = Callable[[], Mapping[tuple[str, str], int]]
 """(training job, rank) of each rank of the node, and its process id as <proc> shows it."""
-
-
-class _Group(NamedTuple):
-    root: str
-    path: str
-    unified: bool
-
-    @property
-    def folder(self) -> str:
-        return self.root + self.path.rstrip("/")
 
 
 class _Throttling(NamedTuple):
@@ -65,7 +56,7 @@ class CgroupCollector:
         self._root = f"{sys}/fs/cgroup"
         self._own = own
         self._namespaces: dict[str, str] = {}
-        self._known: dict[bytes, _Group | None] = {}
+        self._known: dict[bytes, ControlGroup | None] = {}
 
     def collect(self) -> list[Family]:
         ranks = self._ranks()
@@ -74,7 +65,7 @@ class CgroupCollector:
         seconds: list[Point] = []
         throttled: list[Point] = []
         periods: list[Point] = []
-        read_already: dict[_Group, list[_Throttling]] = {}
+        read_already: dict[ControlGroup, list[_Throttling]] = {}
         for rank, pid in ranks.items():
             group = self._group_of(pid)
             if group is None:
@@ -104,7 +95,7 @@ class CgroupCollector:
             if group is not None and not os.path.isdir(group.folder):
                 raise NotSupportedError(f"{group.folder}, the control group of process {pid}, is not there: mount the host's /sys")
 
-    def _group_of(self, pid: int) -> _Group | None:
+    def _group_of(self, pid: int) -> ControlGroup | None:
         """Return the group with the CPU controller of a process, or None if it ended."""
         path = f"{self._proc}/{pid}/cgroup"
         try:
@@ -114,22 +105,14 @@ class CgroupCollector:
         if content not in self._known:  # ranks of one container have the same
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            self._known[content] = self._group(rows(path, _hierarchy, content=content))
+            self._known[content] = self._group(rows(path, hierarchy, content=content))
         return self._known[content]
 
-    def _group(self, lines: list[tuple[str, str]]) -> _Group | None:
-        # Where v1 has the CPU controller, v2 ("0::") cannot: on a hybrid machine the v1 line counts.
-        for controllers, path in lines:
-            if "cpu" in controllers.split(","):
-                folder = controllers if os.path.isdir(f"{self._root}/{controllers}") else "cpu"
-                return self._on_host(_Group(f"{self._root}/{folder}", path, unified=False))
-        for controllers, path in lines:
-            if not controllers:
-                hybrid = f"{self._root}/unified"
-                return self._on_host(_Group(hybrid if os.path.isdir(hybrid) else self._root, path, unified=True))
-        return None
+    def _group(self, lines: list[tuple[str, str]]) -> ControlGroup | None:
+        group = group_with("cpu", lines, self._root)
+        return self._on_host(group) if group is not None else None
 
-    def _on_host(self, group: _Group) -> _Group:
+    def _on_host(self, group: ControlGroup) -> ControlGroup:
         """Make the path one from the hierarchy's root.
 
         From within a cgroup namespace the kernel shows other groups as `/../..`, relative to the namespace's root, and container
@@ -140,11 +123,6 @@ class CgroupCollector:
         if group.root not in self._namespaces:
             self._namespaces[group.root] = _find(group.root, self._own + group.root.removeprefix(self._root))
         return group._replace(path=os.path.normpath(self._namespaces[group.root] + group.path))
-
-
-def _hierarchy(line: bytes) -> tuple[str, str]:
-    _, controllers, path = line.decode().split(":", 2)
-    return controllers, path
 
 
 def _find(root: str, own: str) -> str:
@@ -162,19 +140,16 @@ def _find(root: str, own: str) -> str:
     )
 
 
-def _levels(group: _Group) -> Iterator[_Throttling]:
+def _levels(group: ControlGroup) -> Iterator[_Throttling]:
     if own := _throttling(group, "own"):
         yield own
-    path = group.path
-    while path not in ("", "/"):
-        path = os.path.dirname(path)
-        above = group._replace(path=path)
+    for above in list(group.with_those_above())[1:]:
         if _has_quota(above) and (found := _throttling(above, "ancestor")):
             yield found
             return
 
 
-def _has_quota(group: _Group) -> bool:
+def _has_quota(group: ControlGroup) -> bool:
     path = f"{group.folder}/{'cpu.max' if group.unified else 'cpu.cfs_quota_us'}"
     try:
         content = read(path)
@@ -186,7 +161,7 @@ def _has_quota(group: _Group) -> bool:
     return quota[0] not in (b"max", b"-1")
 
 
-def _throttling(group: _Group, level: str) -> _Throttling | None:
+def _throttling(group: ControlGroup, level: str) -> _Throttling | None:
     """Read cpu.stat; None when the group has gone or can have no quota."""
     path = f"{group.folder}/cpu.stat"
     try:

@@ -56,6 +56,7 @@ def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
         Family(names.RESTARTS, [((job.name,), float(job.restarts)) for job in jobs]),
         Family(names.RECOVERY_SECONDS, [_histogram(job, job.recovery) for job in jobs]),
         Family(names.JOB_ACTIVE, [((job.name,), float(bool(job.launcher) or job.held)) for job in jobs]),
+        Family(names.JOB_MEMORY_FULL, [((job.name,), seconds) for job in jobs if (seconds := _memory_full(job, now)) is not None]),
         Family(names.HANGS, [((job.name,), float(job.hangs)) for job in jobs]),
         Family(
             names.INTEGRITY_EVENTS,
@@ -99,6 +100,12 @@ def trainings(jobs: Iterable[Job], services: ServiceRegistry) -> list[Job]:
     """Return the jobs but those of launchers that launched a service, and no rank."""
     places = {process.directory for service in services.services.values() for process in service.processes.values()}
     return [job for job in jobs if job.ranks or job.directory not in places]
+
+
+def _memory_full(job: Job, now: float) -> float | None:
+    """Return in how many seconds the memory of the first of its running ranks is full; None: of none it will be."""
+    times = [rank.memory.full_at for rank in job.running() if rank.memory.full_at is not None]
+    return max(min(times) - now, 0.0) if times else None
 
 
 def _histogram(job: Job, buckets: Buckets) -> Point:

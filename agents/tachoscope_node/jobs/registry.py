@@ -22,6 +22,7 @@ from tachoscope_node.jobs import time_accounting as account
 from tachoscope_node.jobs.attempt_outcome import EndedAttempt, Finished
 from tachoscope_node.jobs.integrity_counts import Integrity
 from tachoscope_node.jobs.ledger_windows import close_windows, note_row, window_of
+from tachoscope_node.jobs.memory_outlook import MemoryOutlook
 from tachoscope_node.jobs.state import RECENT_STEPS, Job, Rank, Rows, layout_of
 from tachoscope_node.jobs.step_attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds
 from tachoscope_node.jobs.step_baseline import Regularity
@@ -35,7 +36,7 @@ MAX_SHARD_RECORDS = 10_000
 """Kept from one look at the spool to the next."""
 MAX_RANK = 1 << 20
 MAX_DROPPED = 1 << 40
-_MEASURED = records.Heartbeat | records.CollectiveDone | records.UpdatesApplied
+_MEASURED = records.Heartbeat | records.MemorySampled | records.CollectiveDone | records.UpdatesApplied
 TAKEN_OVER_SECONDS = 60.0
 """Another process may say that it is a rank when the one before ended, or wrote nothing for this long."""
 
@@ -150,6 +151,8 @@ class JobRegistry:
             case records.Heartbeat():
                 account.heard_of(job, rank, record.phase, at)
                 rank.clocks.see(record)
+            case records.MemorySampled():
+                rank.memory.add_sample(record, at)
             case records.CheckpointSaved():
                 self._checkpoint(job, record, at)
             case records.CheckpointRestored():
@@ -255,6 +258,7 @@ class JobRegistry:
         account.next_process(job, rank, record.attempt)
         rank.writer, rank.directory, rank.attempt = record.writer, directory, record.attempt
         rank.ended, rank.last_end, rank.clocks = "", None, Clocks()
+        rank.memory = MemoryOutlook()
         rank.dropped_before, rank.dropped = rank.dropped_before + rank.dropped, 0
         if job.idle_since is not None:  # nothing ran until now: perhaps it is another training by the same name
             job.regularity = Regularity()

@@ -21,6 +21,7 @@ from tachoscope.supervisor.records import OutsideRecords
 from tachoscope_core.records import records
 from tachoscope_node.jobs import attempt_outcome
 from tachoscope_node.jobs.registry import Job, JobRegistry, Rank
+from tachoscope_node.memory.kill_watch import KERNEL_LOG, KillWatch
 from tachoscope_node.spool.owners import AGENT_DIRECTORY
 
 SETTLE_SECONDS = 2.0
@@ -33,6 +34,8 @@ RESTART_SECONDS = 120.0
 class _HeldJob:
     records: OutsideRecords
     watch: JobWatch
+    kills: KillWatch
+    gone: list[str] = field(default_factory=list)
     ended: dict[int, str] = field(default_factory=dict)
     last_gone_time: float = 0.0
 
@@ -42,7 +45,7 @@ class StandInLauncher:
 
     Args:
         root: of the spool. host: name of the node. log: gets a sentence when a job of the node fails or hangs.
-        clock, unix_clock: monotonic and Unix seconds.
+        kernel_log: path, for kills for want of memory; empty: not read. clock, unix_clock: monotonic and Unix seconds.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class StandInLauncher:
         *,
         hang_seconds: float,
         log: Callable[[str], None] = lambda _: None,
+        kernel_log: str = KERNEL_LOG,
         clock: Callable[[], float] = time.monotonic,
         unix_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -61,6 +65,7 @@ class StandInLauncher:
         self._host = host
         self._hang_seconds = hang_seconds
         self._log = log
+        self._kernel_log = kernel_log
         self._clock = clock
         self._unix_clock = unix_clock
         self._held: dict[str, _HeldJob] = {}
@@ -73,17 +78,22 @@ class StandInLauncher:
         held = self._held.get(record.job)
         if held is not None:
             held.watch.add_record(record, self._clock(), self._unix_clock())
+            if isinstance(record, records.JobStarted) and held.watch.exits.follows(record.writer):  # its pid is one of here
+                held.kills.add_rank(record.writer, record.rank, record.attempt, record.pid)
+            held.kills.add_record(record)
 
     def before_reading(self) -> None:
         """Find ended processes, whose last records are read next."""
         for held in self._held.values():
             for writer in held.watch.exits.newly_exited():
                 held.watch.add_exit(writer, self._unix_clock())
+                held.gone.append(writer)
 
     def writer_gone(self, job: str, writer: str) -> None:
         """Note that a writer's segment was released, all of it read."""
         if job in self._held:
             self._held[job].watch.add_exit(writer, self._unix_clock())
+            self._held[job].gone.append(writer)
 
     def poll(self, now: float, all_read: Callable[[str], bool]) -> None:
         """Judge the jobs, and take up those that nobody watches.
@@ -115,7 +125,10 @@ class StandInLauncher:
         if job.hung_at is not None and job.hung_at == job.last_end:
             watch.told_before(job.hung_at)
         began = min((rank.began for rank in running if rank.began is not None), default=None)
-        held = self._held[job.name] = _HeldJob(self._records(job), watch)
+        held = self._held[job.name] = _HeldJob(self._records(job), watch, KillWatch(self._kernel_log))
+        for rank in running:
+            if watch.exits.follows(rank.writer):
+                held.kills.add_rank(rank.writer, rank.rank, rank.attempt, rank.pid)
         held.records.write(
             records.JobStarted,
             world_size=0,
@@ -130,7 +143,8 @@ class StandInLauncher:
 
     def _write_events(self, name: str, held: _HeldJob, now: float, unix_seconds: float) -> None:
         held.watch.mark_alive(unix_seconds)
-        for event in held.watch.new_events(now):
+        gone, held.gone = held.gone, []
+        for event in [*held.kills.new_events(gone, now), *held.watch.new_events(now)]:
             if event.kind is not None:
                 record = held.records.write(event.kind, **event.fields)
                 if name in self._live.jobs:
@@ -155,6 +169,7 @@ class StandInLauncher:
         when = {"time": at, "monotonic_ns": round((now - (unix_seconds - at)) * 1e9)}
         held.records.write(records.JobEnded, status=status, reason=reason, **when)
         held.records.close()
+        held.kills.close()
         held.watch.close()
         job = self._live.jobs.get(name)
         if job is not None:

@@ -20,6 +20,7 @@ from tachoscope_core.metrics.training import (
 from tachoscope_core.records.records import JobStarted
 from tachoscope_core.storage.ledger_rows import Row
 from tachoscope_node.jobs.integrity_counts import Integrity
+from tachoscope_node.jobs.memory_outlook import MemoryOutlook
 from tachoscope_node.jobs.step_attribution import Clocks, PendingWait
 from tachoscope_node.jobs.step_baseline import Regularity
 from tachoscope_node.jobs.step_progress import Progress
@@ -95,7 +96,7 @@ class Rank(msgspec.Struct):
         hung: seconds since its last step that count as hung already.
         reached: last step of the job that it did. done_before: the last one that an earlier attempt did.
         in_rows: tenths of seconds by state that are in ledger rows already, and `steps_in_rows`; seconds_at_row: of all states
-            together when its last row was made. slowest: seconds of the longest step since then.
+            together when its last row was made. slowest: seconds of the longest step since then. memory: when it will be full.
     """
 
     rank: int
@@ -130,6 +131,7 @@ class Rank(msgspec.Struct):
     steps_in_rows: int = 0
     seconds_at_row: float = 0.0
     slowest: float = 0.0
+    memory: MemoryOutlook = msgspec.field(default_factory=MemoryOutlook)
 
 
 class Job(msgspec.Struct):

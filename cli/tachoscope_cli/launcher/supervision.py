@@ -25,6 +25,7 @@ from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 from tachoscope_node.hang_evidence.collector import EvidenceCollector, HungJob, HungRank
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
+from tachoscope_node.memory.kill_watch import KillWatch
 
 EVIDENCE_SECONDS = 5.0
 """How long the end of a run waits for the evidence of a hang to be stored."""
@@ -54,6 +55,7 @@ class Supervision:
         self._records = OutsideRecords(directory, job, attempt)
         self._reader = RunReader(directory, self.writer)
         self._watch = JobWatch(least_seconds())
+        self._kills = KillWatch()
         self._facts = job_notes.Facts()
         self._interrupted = False
         self._tracked: list[tuple[int, int, dict[str, str]]] = []
@@ -70,8 +72,8 @@ class Supervision:
         """What the lowest rank of the newest attempt said of its runs of experiment trackers."""
         return max(self._tracked, key=itemgetter(0, 1), default=(0, 0, {}))[2]
 
-    def poll(self) -> None:
-        """Look once at all processes of the run, and write down what happened since the last time."""
+    def poll(self, *, last: bool = False) -> None:
+        """Look once at all processes of the run, and write down what happened since; `last`: it is the last look."""
         now, unix_seconds = time.monotonic(), time.time()
         # Who is gone is asked before reading: then its last words are read, and it comes before those whom its end brought down.
         ended, closed = self._watch.exits.newly_exited(), self._reader.newly_exited()
@@ -86,6 +88,7 @@ class Supervision:
             except (records.UnknownKindError, records.MalformedRecordError):
                 continue  # the analysis counts them
             self._watch.add_record(record, now, unix_seconds)
+            self._learn_of_memory(record)
             self._facts.add_record(record)
             if isinstance(record, records.JobStarted | records.JobEnded) and (runs := tracker_runs.runs_in(record.lineage)):
                 self._tracked.append((record.attempt, -record.rank, runs))
@@ -94,10 +97,17 @@ class Supervision:
         for writer in gone:  # one that came and went between two looks was not known before
             self._watch.add_exit(writer, unix_seconds)
         self._watch.mark_alive(unix_seconds)
+        for event in self._kills.new_events(gone, now, last=last):
+            self._report_event(event)
         for event in self._watch.new_events(now):
             self._report_event(event)
         for found in self._shards.decide(now) if self._shards is not None else ():
             self._report_event(JobEvent(records.ShardQuarantined, found.fields, found.text))
+
+    def _learn_of_memory(self, record: records.AnyRecord) -> None:
+        if isinstance(record, records.JobStarted) and self._watch.exits.follows(record.writer):  # its pid is one of here
+            self._kills.add_rank(record.writer, record.rank, record.attempt, record.pid)
+        self._kills.add_record(record)
 
     def _report_event(self, event: JobEvent) -> None:
         if event.kind is not None:
@@ -164,7 +174,7 @@ class Supervision:
 
     def command_ended(self, code: int) -> None:
         """Note how the command ended, and let go of its processes."""
-        self.poll()
+        self.poll(last=True)
         reason = ""
         if code:
             reason = (
@@ -186,6 +196,7 @@ class Supervision:
         if self._evidence is not None:
             self._evidence.wait(EVIDENCE_SECONDS)
         self._reader.close()
+        self._kills.close()
         self._watch.close()
         self._records.close()
 

@@ -137,6 +137,12 @@ JOBS_FINISHED = Metric(
     "the node, the first failure was an error such as TypeError), none (completed), unknown (all else, such as out of memory).",
     ("result", "cause"),
 )
+JOB_MEMORY_FULL = Metric(
+    "tachoscope_job_memory_full_seconds",
+    "Time until the memory of a job on the node is full at the rate at which it grows: that of its control group, without page "
+    "cache; without a limit that of the host. Absent unless it grows steadily and filled at least half of the room that it had.",
+    _JOB,
+)
 HANGS = Metric("tachoscope_hangs_total", "Hangs of a job that were noticed on the node: no rank there finished a step.", _JOB)
 INTEGRITY_EVENTS = Metric(
     "tachoscope_integrity_events_total",
@@ -194,6 +200,7 @@ TRAINING_METRICS = (
     RECOVERY_SECONDS,
     JOB_ACTIVE,
     JOBS_FINISHED,
+    JOB_MEMORY_FULL,
     HANGS,
     INTEGRITY_EVENTS,
     PREEMPTION_NOTICE,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from tachoscope_core.records.base import LAUNCHER_RANK, Amount, Count, Name, Rank, Record, Text, UnixSeconds
+from tachoscope_core.records.base import LAUNCHER_RANK, Amount, Count, Name, Rank, Record, Seconds, Text, UnixSeconds
 
 HOST = "host"
 """As `OutOfMemory.limit_of`: the machine itself had no memory left."""
@@ -70,8 +70,10 @@ class MemorySampled(Record, frozen=True, kw_only=True, tag="MemorySampled"):
         step: last finished step of the process.
         workers: of the loader, the largest first, 16 at most. worker_count: all of them.
         available_bytes, total_bytes: of the host.
-        growth: since the last such record, bytes by which anonymous memory of the process grew while its training thread was at a
-            line, `file:line function`. worker_growth: the same of its loader workers.
+        growth: by line, `file:line`, the bytes that were allocated there and not freed, of the last seconds in which allocations
+            were followed, since memory grew; only what an object of Python owns. Empty: they were not followed since the last such
+            record. worker_growth: the same of its loader workers.
+        growth_seconds: for how long they were followed in the process.
     """
 
     step: Count
@@ -84,6 +86,7 @@ class MemorySampled(Record, frozen=True, kw_only=True, tag="MemorySampled"):
     device: DeviceMemory | None = None
     growth: dict[Text, Amount] = {}
     worker_growth: dict[Text, Amount] = {}
+    growth_seconds: Seconds = 0.0
 
 
 class LiveBlocks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -100,7 +103,7 @@ class OutOfMemory(Record, frozen=True, kw_only=True, tag="OutOfMemory"):
     Written by who watches the job (launcher, node agent), or at `device` by the rank itself; `time` is when.
 
     Attributes:
-        victim: what was killed: a rank, a worker of its loader, or another process (`other`), such as one of the same group.
+        victim: what was killed: a rank, a worker of its loader, or another process (`other`), such as a neighbour in its group.
         failed_rank, failed_writer, failed_attempt: the rank, or the one whose worker it was; rank -1: none, or not known.
         failed_pid: process id of the victim; 0: not known. process_name: the kernel's name of it.
         step: the last step that the rank finished.

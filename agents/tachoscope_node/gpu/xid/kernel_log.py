@@ -1,21 +1,18 @@
 """Xid errors from the kernel log: NVML reports only some of them, and none while it cannot be initialised.
 
-/dev/kmsg gives one record a read, from the oldest that the kernel still has, and needs no daemon. Its format and errors:
-https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg. What the driver prints: krcReportXid in
+What the driver prints: krcReportXid in
 https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/rc/kernel_rc.c
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tachoscope_core.metrics.metric import Metric
-from tachoscope_node.collectors.collector import NotSupportedError
+from tachoscope_node.collectors.kernel_log import KernelLog, Record
 from tachoscope_node.gpu.pci_address import pci_address
 from tachoscope_node.gpu.xid.counter import Boot, Position, XidCounter
 from tachoscope_service.common.log import Log
@@ -25,22 +22,11 @@ LOOK_BACK_SECONDS = 600.0
 """An agent that never ran here takes errors of this age: they came while the node was coming up."""
 UUID_WAIT_SECONDS = 60.0
 """How long an error waits for NVML to say which GPU has that PCI address; then it counts under the address."""
-_MAX_RECORDS = 5000
 _MAX_WAITING = 256
-_CHUNK = 16384
-_MAX_LINE = 65536
 
 _PCI = r"(?:PCI:)?((?:[0-9a-f]{1,8}:)?[0-9a-f]{1,4}:[0-9a-f]{1,2})(?:\.[0-7])?"
 _XID = re.compile(rf"NVRM: Xid \((?:{_PCI}|(GPU-[0-9a-f-]{{36}}))(?: [^)]{{0,40}})?\): (\d{{1,9}})(?!\d)[, ]*(.*)", re.IGNORECASE)
 _GPU_AT = re.compile(rf"NVRM: GPU at {_PCI}: (GPU-[0-9a-f-]{{36}})", re.IGNORECASE)
-
-
-class Record(NamedTuple):
-    """One record of the kernel itself. microseconds: since the boot, by a clock that drifts."""
-
-    sequence: int
-    microseconds: int
-    text: str
 
 
 class XidLine(NamedTuple):
@@ -51,18 +37,6 @@ class XidLine(NamedTuple):
     detail: str
 
 
-def parse_record(line: bytes) -> Record | None:
-    """Return a record, None for a line that is none or that a process put into the log: anybody could claim errors there."""
-    header, separator, text = line.partition(b";")
-    try:
-        priority, sequence, microseconds = (int(field) for field in header.split(b",", 3)[:3])
-    except ValueError:
-        return None
-    if not separator or priority >> 3 or min(priority, sequence, microseconds) < 0:
-        return None
-    return Record(sequence, microseconds, text.decode(errors="replace"))
-
-
 def parse_xid(text: str) -> XidLine | None:
     """Return the error that a record's text reports, if it does."""
     found = _XID.match(text)
@@ -70,73 +44,6 @@ def parse_xid(text: str) -> XidLine | None:
         return None
     pci, uuid, code, detail = found.groups()
     return XidLine(pci_address(pci) if pci else uuid, int(code), detail)
-
-
-class KernelLog:
-    """Reads records as they come, never waiting for one."""
-
-    _descriptor = -1
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.overruns = 0
-        self.drained = False
-        self._rest = b""
-
-    def records(self, limit: int = _MAX_RECORDS) -> Iterator[Record]:
-        """Yield what is there, at most `limit` records; `drained` says whether that was all.
-
-        Raises:
-            NotSupportedError: the agent may not read the log, or it is not there.
-            OSError: it cannot be read; the next call opens it again.
-        """
-        if self._descriptor < 0:
-            self._open()
-        self.drained, lines = False, 0
-        while lines < limit:
-            chunk = self._read()
-            if chunk == b"":
-                self.drained = True
-                return
-            *whole, self._rest = (self._rest + (chunk or b"\n")).split(b"\n")
-            self._rest = self._rest[:_MAX_LINE]
-            for line in whole:
-                lines += 1
-                if record := parse_record(line):
-                    yield record
-
-    def __del__(self) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the file; not while a thread reads it."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor, self._rest = -1, b""
-
-    def _open(self) -> None:
-        try:
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            raise NotSupportedError(f"{self.path} is not there: mount the host's /dev/kmsg into the container") from None
-        except PermissionError as error:
-            raise NotSupportedError(
-                f"{self.path} cannot be read ({error.strerror}): give the agent CAP_SYSLOG, which kernel.dmesg_restrict asks for, "
-                "and its container the right to open the device"
-            ) from None
-
-    def _read(self) -> bytes | None:
-        """Return bytes, none where there are none now, or None where the kernel dropped records before they were read."""
-        try:
-            return os.read(self._descriptor, _CHUNK)
-        except BlockingIOError:
-            return b""
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # the next read goes on with the oldest record that is left
-                self.overruns += 1
-                return None
-            self.close()
-            raise
 
 
 class _Waiting(NamedTuple):

@@ -16,16 +16,15 @@ from hypothesis import strategies as st
 
 from gpu_readings import Lines, points, uuid
 from tachoscope_core.metrics.gpu import GPU_XID_ERRORS, GPU_XID_LAST_SEEN
+from tachoscope_node.collectors import kernel_log
 from tachoscope_node.collectors.collector import NotSupportedError
-from tachoscope_node.gpu.xid import kernel_log
+from tachoscope_node.collectors.kernel_log import KernelLog, parse_record
 from tachoscope_node.gpu.xid.counter import Boot, XidCounter
 from tachoscope_node.gpu.xid.kernel_log import (
     LOOK_BACK_SECONDS,
     UUID_WAIT_SECONDS,
-    KernelLog,
     KernelLogCollector,
     XidLine,
-    parse_record,
     parse_xid,
 )
 

@@ -1,0 +1,124 @@
+"""Memory of the accelerator, as PyTorch's caching allocator counts it, and what it held when it had none left.
+
+`$TACHOSCOPE_MEMORY_HISTORY=1` switches on the allocator's history, a ring of bounded size: then the record says at which lines the
+largest live blocks were allocated. Without it nothing but counts is known.
+https://docs.pytorch.org/docs/stable/torch_cuda_memory.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tachoscope.sampling.stacks import user_place
+from tachoscope_core.records import memory as memory_records
+from tachoscope_core.records import records
+
+SWITCH = "TACHOSCOPE_MEMORY_HISTORY"
+MOST_ENTRIES = 100_000
+"""Of the ring: each costs some hundred bytes of host memory."""
+MOST_LINES = 20
+_FREE_EVERY_SECONDS = 5.0
+_MOST_FRAMES = 48
+
+
+class DeviceWatch:
+    """Watches the allocator of this process once it uses an accelerator. No method raises.
+
+    Args:
+        write: writes a record of a kind with fields. steps: the steps that ended so far.
+    """
+
+    def __init__(self, write: Callable[..., None], steps: Callable[[], int], environ: Mapping[str, str] = os.environ) -> None:
+        self._write = write
+        self._steps = steps
+        self._keeps_history = environ.get(SWITCH, "").strip() not in ("", "0")
+        self._attached = False
+        self._free: tuple[int, int] = (0, 0)
+        self._free_at = -_FREE_EVERY_SECONDS
+
+    def memory(self) -> records.DeviceMemory | None:
+        """Return what the allocator holds on the current device; None where this process uses none."""
+        cuda = _cuda()
+        if cuda is None:
+            return None
+        with contextlib.suppress(Exception):  # of a driver or a version that does not say
+            if not self._attached:
+                self._attached = True
+                self._attach(cuda)
+            now = time.monotonic()
+            if now - self._free_at >= _FREE_EVERY_SECONDS:  # it is a call of the driver
+                self._free, self._free_at = cuda.mem_get_info(), now
+            return _allocated(cuda, *self._free)
+        return None
+
+    def _attach(self, cuda: Any) -> None:
+        if self._keeps_history:
+            cuda.memory._record_memory_history(max_entries=MOST_ENTRIES, stacks="python")
+        sys.modules["torch"]._C._cuda_attach_out_of_memory_observer(self.out_of_memory)
+
+    def out_of_memory(self, device: int, requested_bytes: int, total_bytes: int, free_bytes: int) -> None:
+        """Take the allocator's word that it has no memory; it calls this in the thread that asked, and raises afterwards."""
+        with contextlib.suppress(Exception):
+            cuda = _cuda()
+            self._write(
+                records.OutOfMemory,
+                place="device",
+                victim="rank",
+                step=self._steps(),
+                limit_of=str(cuda.get_device_name(device)),
+                limit_bytes=int(total_bytes),
+                requested_bytes=int(requested_bytes),
+                device=_allocated(cuda, int(free_bytes), int(total_bytes)),
+                location=user_place(_frames(sys._getframe(1))),
+                largest_blocks=largest_blocks(cuda.memory._snapshot()) if self._keeps_history else [],
+                sources=[memory_records.ALLOCATOR],
+                killed_time=time.time(),
+            )
+
+
+def largest_blocks(snapshot: Mapping[str, Any], most: int = MOST_LINES) -> list[records.LiveBlocks]:
+    """Return the live blocks of a snapshot of the allocator by line, the largest first; `unknown`: older than its history."""
+    sizes: dict[str, int] = defaultdict(int)
+    counts: dict[str, int] = defaultdict(int)
+    for segment in snapshot.get("segments", []):
+        for block in segment.get("blocks", []):
+            if block.get("state") == "active_allocated":
+                frames = ((str(frame.get("filename", "")), int(frame.get("line", 0))) for frame in block.get("frames") or [])
+                line = user_place(frames) or "unknown"
+                sizes[line] += int(block.get("requested_size") or block["size"])
+                counts[line] += 1
+    largest = sorted(sizes, key=lambda line: -sizes[line])[:most]
+    return [records.LiveBlocks(line=line, bytes=sizes[line], count=counts[line]) for line in largest]
+
+
+def _allocated(cuda: Any, free_bytes: int, total_bytes: int) -> records.DeviceMemory:
+    stats = cuda.memory_stats_as_nested_dict()
+    return records.DeviceMemory(
+        allocated_bytes=stats["allocated_bytes"]["all"]["current"],
+        reserved_bytes=stats["reserved_bytes"]["all"]["current"],
+        free_bytes=free_bytes,
+        total_bytes=total_bytes,
+    )
+
+
+def _cuda() -> Any:
+    """Return `torch.cuda`, if this process has made a context of it."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    with contextlib.suppress(Exception):
+        if cuda is not None and cuda.is_initialized():
+            return cuda
+    return None
+
+
+def _frames(frame: Any) -> Iterator[tuple[str, int]]:
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return
+        yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back

@@ -1,0 +1,152 @@
+"""Once the memory of a process grows, follows its allocations for some seconds, to tell the lines of the job that keep them.
+
+Used by the sampler's thread of a rank, and by that of each loader worker. While allocations are followed, code that makes many
+small objects runs at about half its speed; so it is done three times at most in the life of a process, for a few seconds each.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+
+from tachoscope.memory.kept_objects import MOST_FRAMES, HeldBlocks, grown_lines, held_blocks, kept_objects
+from tachoscope.timing import procfs
+from tachoscope_core.jobs.memory_growth import LeastLevels, growth
+
+SWITCH = "TACHOSCOPE_MEMORY_LINES"
+"""Environment variable; `0`: never follow allocations."""
+LOOK_SECONDS = 0.25
+SUSPECT_SECONDS = 2.0
+SUSPECT_BYTES = 16 << 20
+SETTLE_SECONDS, SETTLE_STEPS = 0.5, 2
+"""What is allocated in this time is not looked at: what replaces something else, such as an entry of a queue, has come by then."""
+FOLLOW_SECONDS, FOLLOW_STEPS = 1.5, 8
+MOST_FOLLOW_SECONDS = 30.0
+MOST_TRACE_BYTES = 8 << 20
+"""Of what `tracemalloc` itself holds: with more it is stopped."""
+MOST_TIMES = 3
+_PAUSE_FACTOR = 20.0
+"""Before it is done again, as a multiple of how long it took."""
+_MOST_LINES = 8
+_LEAST_SHARE = 0.01
+
+
+def is_enabled(environ: Mapping[str, str]) -> bool:
+    """Return whether allocations may be followed."""
+    return environ.get(SWITCH, "").strip() != "0"
+
+
+class GrowthLines:
+    """Follows the allocations of its process when this grows; `poll` is called again and again by one thread.
+
+    Args:
+        steps: the steps that ended so far; of a process without steps always 0.
+        held: bytes that the process holds; None: not known.
+    """
+
+    def __init__(
+        self,
+        steps: Callable[[], int] | None = None,
+        held: Callable[[], int | None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._steps = steps
+        self._held = held or _held_bytes
+        self._clock = clock
+        self._levels = LeastLevels(LOOK_SECONDS)
+        self._look_at = 0.0
+        self._times = 0
+        self._began: float | None = None
+        self._steps_at_begin = 0
+        self._before: tuple[HeldBlocks, int] | None = None
+        self._found: tuple[dict[str, float], float] = ({}, 0.0)
+
+    def poll(self) -> None:
+        """Look how much the process holds, a few times a second, and begin or end to follow its allocations."""
+        now = self._clock()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_SECONDS
+        held = self._held()
+        if held is None:
+            return
+        if self._began is not None:
+            self._follow(now, held)
+        elif self._times < MOST_TIMES:
+            self._levels.add(now, held)
+            if growth(self._levels.points(), least_seconds=SUSPECT_SECONDS, least_bytes=SUSPECT_BYTES) is not None:
+                self._begin(now)
+
+    def taken(self) -> tuple[dict[str, float], float]:
+        """Return, once, bytes by line that came and stayed, and in how many seconds; none where nothing new is known."""
+        found, self._found = self._found, ({}, 0.0)
+        return found
+
+    def stop(self) -> None:
+        """Follow no more."""
+        if self._began is not None:
+            self._began = None
+            tracemalloc.stop()
+
+    def _begin(self, now: float) -> None:
+        self._times += 1
+        self._levels = LeastLevels(LOOK_SECONDS)
+        if tracemalloc.is_tracing():  # the job does it itself, and goes on with it
+            self._times = MOST_TIMES
+            return
+        tracemalloc.start(MOST_FRAMES)
+        _stop_in_children()
+        self._began, self._before = now, None
+        self._steps_at_begin = self._steps_now()
+
+    def _follow(self, now: float, held: int) -> None:
+        assert self._began is not None
+        lasted, steps = now - self._began, self._steps_now() - self._steps_at_begin
+        if not tracemalloc.is_tracing():  # the job stopped it
+            self._began, self._times = None, MOST_TIMES
+            return
+        late = lasted >= MOST_FOLLOW_SECONDS or tracemalloc.get_tracemalloc_memory() > MOST_TRACE_BYTES
+        if self._before is None:
+            if lasted >= SETTLE_SECONDS and (steps >= SETTLE_STEPS or self._steps is None or late):
+                self._before = held_blocks(), held
+                self._since = now
+            elif late:
+                self._end(now)
+            return
+        if late or (now - self._since >= FOLLOW_SECONDS and (steps >= FOLLOW_STEPS or self._steps is None)):
+            (before, held_before), after = self._before, held_blocks()
+            self._end(now)
+            lines = grown_lines(kept_objects(before), kept_objects(after), held - held_before)
+            least = _LEAST_SHARE * sum(lines.values())
+            self._found = {line: size for line, size in list(lines.items())[:_MOST_LINES] if size >= least}, now - self._since
+
+    def _end(self, now: float) -> None:
+        assert self._began is not None
+        self._look_at = now + _PAUSE_FACTOR * (now - self._began)
+        self.stop()
+        self._before = None
+
+    def _steps_now(self) -> int:
+        return self._steps() if self._steps is not None else 0
+
+
+_registered: list[bool] = []
+
+
+def _stop_in_children() -> None:
+    """Have forked processes not go on with what was begun here: nobody would end it there."""
+    if not _registered:
+        _registered.append(True)
+        os.register_at_fork(after_in_child=_stop)
+
+
+def _stop() -> None:
+    if tracemalloc.is_tracing() and tracemalloc.get_traceback_limit() == MOST_FRAMES:
+        tracemalloc.stop()
+
+
+def _held_bytes() -> int | None:
+    kinds = procfs.resident_by_kind()
+    return kinds["anonymous_bytes"] + kinds["shared_bytes"] if {"anonymous_bytes", "shared_bytes"} <= kinds.keys() else None

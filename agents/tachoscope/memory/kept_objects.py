@@ -1,0 +1,134 @@
+"""Which lines of the job allocated what is still held, of all that was allocated since `tracemalloc` was started.
+
+`tracemalloc` knows the bytes of what Python and NumPy allocate. The numbers of a tensor, and a shared memory block, lie elsewhere:
+of them it knows the small object that owns them, and the object says how many bytes they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import mmap
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tachoscope.sampling.stacks import user_place
+
+MOST_FRAMES = 10
+"""From the line that allocates to that of the job: a call of a model has several between."""
+
+
+Frames = Sequence[tuple[str, int]]
+"""Path and line of each frame, the innermost first, as `tracemalloc` keeps them."""
+
+
+class HeldBlocks(NamedTuple):
+    """What was allocated since tracing began and is held, as it is found: to make more of it while all is traced takes long.
+
+    Attributes:
+        traces: tuples of domain, size, frames, ... owners: of each tensor and memory map where it was made, its bytes, and whether
+            it has a graph.
+    """
+
+    traces: list[tuple[int, int, Frames, int]]
+    owners: list[tuple[Frames, int, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptObjects:
+    """What is held of what was allocated since tracing began.
+
+    Attributes:
+        bytes: by line. graphs: by line, the number of tensors with a graph: it keeps what their gradients will need, of which
+            Python knows nothing.
+    """
+
+    bytes: Counter[str] = field(default_factory=Counter)
+    graphs: Counter[str] = field(default_factory=Counter)
+
+
+def held_blocks() -> HeldBlocks:
+    """Return what is held now, while allocations are traced; about half a microsecond for each block and object of Python."""
+    # The list that `Snapshot.traces` wraps: one tuple of frames for all blocks of a place, and no object for each block.
+    traces = tracemalloc.take_snapshot().traces._traces  # type: ignore[attr-defined]
+    return HeldBlocks(traces, [(made_at, size, graph) for one, size, graph in _owners() if (made_at := _made_at(one))])
+
+
+def kept_objects(held: HeldBlocks) -> KeptObjects:
+    """Return the same by line; call it once allocations are not traced any more."""
+    found = KeptObjects()
+    sizes: Counter[int] = Counter()
+    frames: dict[int, Frames] = {}
+    for _, size, made_at, *_ in held.traces:
+        sizes[id(made_at)] += size
+        frames[id(made_at)] = made_at
+    for key, size in sizes.items():
+        found.bytes[user_place(frames[key])] += size
+    for made_at, size, graph in held.owners:
+        place = user_place(made_at)
+        found.bytes[place] += size
+        found.graphs[place] += graph
+    del found.bytes[""], found.graphs[""]  # of the probe itself
+    return found
+
+
+def grown_lines(before: KeptObjects, after: KeptObjects, grown_bytes: float) -> dict[str, float]:
+    """Return the bytes by line that came in between and stayed, the most first.
+
+    Args:
+        grown_bytes: by which the process grew. What no object explains is given to the line that made the most tensors with graphs
+            that stayed.
+    """
+    lines = {line: float(size - before.bytes[line]) for line, size in after.bytes.items() if size > before.bytes[line]}
+    unexplained = grown_bytes - sum(lines.values())
+    graphs = after.graphs - before.graphs
+    if graphs and unexplained > 0.5 * grown_bytes:
+        line, _ = graphs.most_common(1)[0]
+        lines[line] = lines.get(line, 0.0) + unexplained
+    return dict(sorted(lines.items(), key=lambda row: -row[1]))
+
+
+def _owners() -> Iterator[tuple[Any, int, bool]]:
+    """Yield each tensor in host memory, those that share numbers once, and memory map, with bytes and whether it has a graph."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    kinds = {mmap.mmap, *(_with_subclasses(tensor) if tensor is not None else ())}
+    seen: set[int] = set()
+    for one in [one for one in gc.get_objects() if type(one) in kinds]:  # `isinstance` would run code of what stands for others
+        if type(one) is mmap.mmap:
+            with contextlib.suppress(ValueError):  # closed
+                yield one, len(one), False
+            continue
+        with contextlib.suppress(Exception):  # one without storage, such as of a trace
+            if one.device.type == "cpu" and (storage := one.untyped_storage()).data_ptr() not in seen:
+                seen.add(storage.data_ptr())
+                yield one, storage.nbytes(), one.grad_fn is not None
+
+
+def _with_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    yield kind
+    below: type[Any]
+    for below in kind.__subclasses__():
+        yield from _with_subclasses(below)
+
+
+_BEFORE_OBJECT_BYTES = 32
+"""In Python 3.11: what the collector and a dictionary take in front of an object that has both, such as a tensor."""
+
+
+def _made_at(one: object) -> Frames:
+    """Return where an object was made; empty: before tracing began."""
+    made_at = tracemalloc.get_object_traceback(one)
+    if made_at is not None:
+        return [(frame.filename, frame.lineno) for frame in reversed(made_at)]
+    if sys.version_info >= (3, 12):
+        return ()
+    # Python 3.11 looks for such an object in the wrong place.
+    traceback_of = ctypes.pythonapi._PyTraceMalloc_GetTraceback
+    traceback_of.restype, traceback_of.argtypes = ctypes.py_object, (ctypes.c_uint, ctypes.c_size_t)
+    found: Frames | None = traceback_of(0, id(one) - _BEFORE_OBJECT_BYTES)
+    return found or ()
