@@ -90,8 +90,8 @@ def user_place(frames: Iterable[tuple[str, int]]) -> str:
     innermost = ""
     for path, line in frames:
         if is_users_file(path):
-            return f"{_short_name(path)}:{line}"
-        innermost = innermost or ("" if path.startswith(_OWN_FOLDERS) else f"{_short_name(path)}:{line}")
+            return f"{short_name(path)}:{line}"
+        innermost = innermost or ("" if path.startswith(_OWN_FOLDERS) else f"{short_name(path)}:{line}")
         if not innermost:
             return ""
     return innermost

@@ -38,7 +38,7 @@ class Candidate:
         advice: what `action` sets, for programs.
         level: its severity where the share alone does not tell it; then it is reported however small it is.
         at_most: the highest severity that it may have. cause: which of the things that the class covers it is; see `Finding`.
-        condition: it is a condition of the machine, not of the job; see `Finding`.
+        condition: it is a condition of the machine, not of the job; see `Finding`. ended: it ended the job, so it comes first.
     """
 
     slug: str
@@ -54,6 +54,7 @@ class Candidate:
     at_most: Severity = "critical"
     cause: str = ""
     condition: bool = False
+    ended: bool = False
 
 
 def is_small(share: float) -> bool:
@@ -155,7 +156,7 @@ def findings(candidates: Sequence[Candidate], series: Series, calibration: Calib
     and the suspected class is its runner-up.
     """
     judged = [(candidate, float(candidate.seconds.mean())) for candidate in candidates]
-    ordered = sorted(judged, key=lambda pair: (pair[0].condition, -pair[1]))
+    ordered = sorted(judged, key=lambda pair: (pair[0].condition, not pair[0].ended, -pair[1]))
     found = (_finding(candidate, lost, judged, series, calibration) for candidate, lost in ordered)
     return sorted((one for one in found if one is not None), key=lambda one: one.small)
 

@@ -25,9 +25,11 @@ from tachoscope_analyzers.job import coverage, unmeasured_waiting
 from tachoscope_analyzers.job.advice import advised
 from tachoscope_analyzers.ledger import losses
 from tachoscope_analyzers.ledger.losses import Losses
+from tachoscope_analyzers.memory import verdict as memory_verdict
 from tachoscope_analyzers.records import idle_gaps
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
+from tachoscope_core.report.memory import MemoryReport
 from tachoscope_core.report.report import NotMeasured
 
 _OF_RANKS = {"compute_straggler": ("compute", "other"), "input_straggler": ("data_wait",)}
@@ -37,7 +39,7 @@ _OF_RANKS = {"compute_straggler": ("compute", "other"), "input_straggler": ("dat
 @dataclass(frozen=True, slots=True)
 class Classification:
     """Steps as they are to be shown, the seconds that they lost, the causes of these, what could not be told, and in which steps
-    a rank hung, shape (K,).
+    a rank hung, shape (K,). memory: what was judged of it; None: not known.
     """
 
     steps: Steps
@@ -45,12 +47,14 @@ class Classification:
     candidates: list[Candidate]
     not_measured: list[NotMeasured]
     hung: npt.NDArray[np.bool_]
+    memory: MemoryReport | None = None
 
 
 def decide(job: JobRecords, steps: Steps) -> Classification:
     """Return the causes of what the steps lost, with their seconds."""
     job = idle_gaps.without_gap_heartbeats(job, steps.writers, steps.begins, steps.gap_seconds)
     numbers, updates = integrity.classify(job, steps), staleness.classify(job, steps)
+    held = memory_verdict.judge(job, steps.attempt, len(steps.numbers))
     flows = slow_link.flows(job, steps)
     stages = attribution.find(job, steps)
     if stages:
@@ -71,7 +75,13 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
     gpus = gpu_losses.classify(job, steps, split, by_themselves)
     moving, judged = communication.candidates(job, steps, split, flows)
 
-    found = [*stuck.candidates, *numbers.candidates, *updates.candidates, *pipeline_candidates.candidates(steps, split)]
+    found = [
+        *held.candidates,
+        *stuck.candidates,
+        *numbers.candidates,
+        *updates.candidates,
+        *pipeline_candidates.candidates(steps, split),
+    ]
     found += [*memory.candidates, *uneven.candidates, *gpus.candidates, *moving]
     found += input_pipeline.candidates(job, steps, split)
     found += checkpoints.candidates(job, steps, split)
@@ -82,12 +92,13 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
         "silent_corruption": numbers.measured,
         "async_staleness": updates.measured,
         "host_memory": memory.measured,
+        memory_verdict.SLUG: held.report is not None,
         "data_imbalance": uneven.measured,
         **dict.fromkeys(("pipeline_bubble", "stage_imbalance"), bool(stages) or attribution.has_pipeline_traffic(job, steps)),
     }
     missing = coverage.not_measured(steps, gpus.missing, judged | {slug for slug, known in measured.items() if known})
     return Classification(
-        steps, whole, _with_advice(found, job, steps, whole, {row.class_ for row in missing}), missing, stuck.steps
+        steps, whole, _with_advice(found, job, steps, whole, {row.class_ for row in missing}), missing, stuck.steps, held.report
     )
 
 

@@ -79,6 +79,7 @@ def report_of(job: JobRecords, decided: Classification, calibration: Calibration
         lineage=lineage(job),
         review=review(job),
         course=course(job, decided.steps, decided.losses),
+        memory=decided.memory,
         earlier=job.earlier,
         failures=[one for one in failures(job) if one.attempt >= decided.steps.attempt],
     )

@@ -48,6 +48,8 @@ def within(job: JobRecords, start: float, end: float) -> JobRecords:
         hangs=[row for row in job.hangs if row.since_time <= end and row.time >= start],
         restarts=rows_within(job.restarts),
         notices=rows_within(job.notices),
+        memory=rows_within(job.memory),
+        out_of_memory=[row for row in job.out_of_memory if start <= (row.killed_time or row.time) <= end],
         integrity=rows_within(job.integrity),
         updates=rows_within(job.updates),
         shard_reads=rows_within(job.shard_reads),

@@ -83,7 +83,7 @@ def _share_of(finding: Finding, report: Report) -> str:
 
 def tells_speedup(finding: Finding, report: Report) -> bool:
     """Return whether there is something to say of what fixing it would bring."""
-    if is_hang_report(report):
+    if is_hang_report(report) or not finding.seconds_per_step:
         return False
     return finding.class_ not in HEALTHY and not (report.serving and finding.speedup_if_fixed is None)
 
@@ -106,6 +106,8 @@ def loss_text(finding: Finding, report: Report) -> str:
         return serving_words.loss(finding, report)
     if is_hang_report(report):
         return "others wait; since when the dumps do not tell"
+    if not finding.seconds_per_step:
+        return "no time of the steps"
     return f"{seconds(finding.seconds_per_step)} of {seconds(report.step_seconds.mean)}"
 
 

@@ -12,11 +12,13 @@ from tachoscope_show.report import (
     earlier_words,
     failure_words,
     finding_words,
+    memory_words,
     stack_words,
     trend_words,
     verdict_words,
 )
 from tachoscope_show.report.finding_card import cards
+from tachoscope_show.report.memory_picture import picture as memory_picture
 from tachoscope_show.report.trend_picture import picture
 from tachoscope_show.serving import words as serving_words
 from tachoscope_show.text.pages import rendered
@@ -54,6 +56,8 @@ def render(report: Report) -> str:
             failures=failure_words,
             said=trend_words.lines(report),
             drawn=picture(report.course) if report.course else None,
+            memory_said=memory_words.lines(report.memory),
+            memory_drawn=memory_picture(report.memory),
             words=finding_words,
             stacks=stack_words,
             cards=cards(report),

@@ -18,6 +18,7 @@ from tachoscope_show.report import (
     earlier_words,
     failure_words,
     lineage_words,
+    memory_words,
     stack_words,
     trend_words,
     verdict_words,
@@ -111,8 +112,14 @@ def _parts(report: Report, console: Console) -> Iterator[RenderableType]:
         yield Group(*comparison_parts(report.comparison))
     if report.earlier:
         yield _earlier(report)
+    if said := memory_words.lines(report.memory):
+        yield _listed(memory_words.TITLE, said)
     if over_run := trend_words.lines(report):
-        yield Group(Text("over the run", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in over_run))
+        yield _listed("over the run", over_run)
+
+
+def _listed(title: str, lines: Sequence[str]) -> RenderableType:
+    return Group(Text(title, style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))
 
 
 def _failures(report: Report) -> RenderableType:

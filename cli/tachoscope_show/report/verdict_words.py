@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 from tachoscope_core.jobs.notes import STEPS_BEFORE
 from tachoscope_core.report.report import SEVERITY_ORDER, Finding, Report
-from tachoscope_core.report.taxonomy import BY_SLUG, CORES_USED, HEALTHY
+from tachoscope_core.report.taxonomy import BY_SLUG, CORES_USED, FULL_IN, HEALTHY
 from tachoscope_show.report import finding_words
 from tachoscope_show.report.trend_words import ranks_text
 from tachoscope_show.serving import words as serving_words
+from tachoscope_show.text.units import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,10 @@ class FirstLines:
 def first_lines(report: Report) -> FirstLines:
     """Return the lines: how the job failed, if it did, and the gravest finding that it can change."""
     found = _of_steps(report)
+    # Want of memory ended the attempt: that is no part of what was before.
+    joint = "" if report.memory is not None and report.memory.kills else "Before that: "
     failure = next((note.what for note in report.quality if note.means.startswith(STEPS_BEFORE)), "")
-    return replace(found, verdict=f"{failure[0].upper()}{failure[1:]}. Before that: {found.verdict}") if failure else found
+    return replace(found, verdict=f"{failure[0].upper()}{failure[1:]}. {joint}{found.verdict}") if failure else found
 
 
 def _of_steps(report: Report) -> FirstLines:
@@ -55,6 +58,7 @@ def sentence(finding: Finding, report: Report) -> str:
     of_all = isinstance(finding.ranks, str) or bool(report.serving) or report.ranks == 1
     ranks = "Some ranks" if isinstance(finding.ranks, str) else ranks_text(finding.ranks).capitalize()
     used = next((row for row in finding.evidence if row.signal == CORES_USED.get(finding.cause)), None)
+    full = next((row.value for row in finding.evidence if row.signal == FULL_IN), 0.0)
     return entry.sentence_of(finding.cause).format(
         share=_percent(finding.share),
         whole=_share_of(finding, report),
@@ -65,6 +69,7 @@ def sentence(finding: Finding, report: Report) -> str:
         place=_place(finding),
         used="some" if used is None else f"{used.value:.1f}",
         cores="the" if used is None or used.threshold is None else f"{used.threshold:.0f}",
+        until_full=duration(full),
     )
 
 
@@ -80,7 +85,7 @@ def level(finding: Finding) -> str:
 
 
 def _size(finding: Finding, report: Report) -> str:
-    if finding_words.is_hang_report(report):
+    if finding_words.is_hang_report(report) or not finding.seconds_per_step:
         return ""
     parts = [finding_words.loss_text(finding, report)]
     if report.window.steps > 1:

@@ -9,7 +9,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from tachoscope_show.text.state_bar import color
-from tachoscope_show.text.units import duration, percent, seconds
+from tachoscope_show.text.units import duration, percent, seconds, size
 
 
 def rendered(template: str, /, **given: object) -> Markup:
@@ -38,6 +38,7 @@ def _environment() -> jinja2.Environment:
         "duration": duration,
         "percent": percent,
         "seconds": seconds,
+        "size": size,
     }
     return made
 

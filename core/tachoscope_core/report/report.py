@@ -12,6 +12,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.comparison import Comparison
 from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.job_life import Life
+from tachoscope_core.report.memory import MemoryReport
 from tachoscope_core.report.serving import Serving
 from tachoscope_core.report.stack_groups import StackGroup
 from tachoscope_core.report.trend import Trend
@@ -258,6 +259,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Of a server of requests: then steps are requests, and ranks are engines."""
     course: Trend | None = None
     """How the run went, from its step records."""
+    memory: MemoryReport | None = None
+    """What the ranks held by time, and an end for want of memory."""
     earlier: list[JudgedInterval] = []
     """Intervals of a long job before the window, in order of time."""
     stacks: list[StackGroup] = []

@@ -47,5 +47,7 @@ CORES_USED = {
     "other_processes": "cores used by other processes",
 }
 """By cause of `cpu_contention`: the signal of its evidence, whose threshold is the host's cores."""
+FULL_IN = "full in"
+"""Signal of the evidence of `out_of_memory` that says in how many seconds memory will be full."""
 BY_SLUG = _read()
 """Every class by its slug, in the order of the file."""

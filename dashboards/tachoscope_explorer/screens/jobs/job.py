@@ -18,6 +18,7 @@ from tachoscope_explorer.page.widgets import escape_markdown, nothing, problem
 from tachoscope_explorer.screens.jobs import earlier as job_earlier
 from tachoscope_explorer.screens.jobs import failures as job_failures
 from tachoscope_explorer.screens.jobs import life as job_life
+from tachoscope_explorer.screens.jobs import memory as job_memory
 from tachoscope_explorer.screens.jobs import saved_report as job_saved
 from tachoscope_explorer.screens.jobs import stacks as job_stacks
 from tachoscope_explorer.screens.jobs import time as job_time
@@ -108,6 +109,7 @@ def _run(context: Context, run: Run) -> None:
     job_stacks.show(run)
     job_earlier.show(context, look.report.earlier)
     job_time.show(context, whole, look, (start, end))
+    job_memory.show(look.report.memory)
     job_life.show(run)
     job_facts.show(report)
 

@@ -1,0 +1,212 @@
+"""Whether an attempt ended for want of memory, or will: the part of the report, and the finding.
+
+When memory is full soon, `tachoscope_core.jobs.memory_growth` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from tachoscope_analyzers.findings.evidence import measured
+from tachoscope_analyzers.findings.make import SEEN_AT, Candidate
+from tachoscope_analyzers.memory.parts import RankMemory, of_ranks, parts_of
+from tachoscope_analyzers.memory.what_grew import most_grown
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_core.jobs.memory_growth import LeastLevels, growth, in_limited_group, seconds_until_full, used_and_room
+from tachoscope_core.records import records
+from tachoscope_core.records.memory import HOST
+from tachoscope_core.report.memory import (
+    GROWN_WORDS,
+    LineBytes,
+    MemoryCurve,
+    MemoryGrowth,
+    MemoryKill,
+    MemoryReport,
+    UsedCurve,
+)
+from tachoscope_core.report.report import Evidence
+from tachoscope_core.report.taxonomy import FULL_IN
+
+SLUG = "out_of_memory"
+SOON = "soon"
+"""Cause of the finding while memory is not full yet."""
+_SOURCE = "memory samples"
+_MOST_POINTS = 100
+_MOST_RANKS = 16
+"""Whose curves are in a report: those that hold most."""
+_CLOCK_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryJudgement:
+    """The report's part; None: nothing is known. candidates: none or one, which costs `steps` no time."""
+
+    report: MemoryReport | None
+    candidates: list[Candidate]
+
+
+def judge(job: JobRecords, attempt: int, steps: int) -> MemoryJudgement:
+    """Judge the memory of an attempt.
+
+    Args:
+        steps: K, the number of steps that the report is about.
+    """
+    samples = [row for row in job.memory if row.attempt == attempt]
+    ranks = of_ranks(samples)
+    kills = _kills(job, attempt, samples)
+    if not ranks and not kills:
+        return MemoryJudgement(None, [])
+    grown = _before(kills[0], samples) if kills else _soon(ranks)
+    report = MemoryReport(ranks=_curves(ranks), used=_used(ranks), growth=grown, kills=[_told(kill) for kill in kills])
+    return MemoryJudgement(report, [_candidate(report, steps)] if kills or (grown and grown.full_seconds is not None) else [])
+
+
+def _kills(job: JobRecords, attempt: int, samples: Sequence[records.MemorySampled]) -> list[records.OutOfMemory]:
+    """Return the kills of an attempt's processes, and those of others while it went on, in the order of time."""
+    times = [row.time for row in samples]
+    first, last = (min(times) - _CLOCK_SECONDS, max(times) + 60.0) if times else (0.0, 0.0)
+    found = [
+        row
+        for row in job.out_of_memory
+        if (row.failed_attempt == attempt if row.failed_writer else first <= (row.killed_time or row.time) <= last)
+    ]
+    return sorted(found, key=lambda row: row.killed_time or row.time)
+
+
+def _before(kill: records.OutOfMemory, samples: Sequence[records.MemorySampled]) -> MemoryGrowth | None:
+    """Return what grew before a kill, of the ranks of its host."""
+    until = kill.killed_time or kill.time
+    ranks = of_ranks([row for row in samples if row.host == kill.host], until + _CLOCK_SECONDS)
+    if not ranks:
+        return None
+    dead = {kill.failed_pid: kill.memory} if kill.memory is not None and kill.failed_pid else {}
+    parts = parts_of(ranks, dead, until)
+    if kill.place == "device":
+        parts = [part for part in parts if part.name == "device" and part.rank == kill.failed_rank]
+    return most_grown([part for part in parts if kill.place == "device" or part.name != "device"], ranks)
+
+
+def _soon(ranks: Sequence[RankMemory]) -> MemoryGrowth | None:
+    """Return what grows so that memory will be full, on the host where that is soonest; None: nothing does."""
+    found = []
+    for host in sorted({one.samples[0].host for one in ranks}):
+        there = [one for one in ranks if one.samples[0].host == host]
+        most = max(there, key=lambda one: len(one.samples))
+        levels = LeastLevels()
+        for row in most.samples:
+            levels.add(row.time, used_and_room(row)[0])
+        last = most.samples[-1]
+        full = seconds_until_full(growth(levels.points()), last.time, used_and_room(last)[1])
+        grown = most_grown([part for part in parts_of(there, {}, last.time) if part.name != "device"], there) if full else None
+        if full is not None and grown is not None and (in_limited_group(last) or grown.part != "other_processes"):
+            found.append(msgspec.structs.replace(grown, full_seconds=full))
+    return min(found, key=lambda one: one.full_seconds or 0.0, default=None)
+
+
+def _candidate(report: MemoryReport, steps: int) -> Candidate:
+    kill = report.kills[0] if report.kills else None
+    grown = report.growth
+    ranks = grown.ranks if grown is not None else [kill.rank] if kill is not None and kill.rank >= 0 else []
+    hurt = kill is not None and (kill.victim != "other" or kill.place == "device")
+    return Candidate(
+        SLUG,
+        np.zeros(steps),
+        ranks or "all",
+        [*(_of_kill(kill) if kill is not None else []), *(_of_growth(grown) if grown is not None else [])],
+        speedup=1.0,  # steps do not get faster by it
+        level="critical" if hurt else "warning",
+        ended=hurt,
+        cause=("other" if kill.victim == "other" and kill.place == "host" else "") if kill is not None else SOON,
+    )
+
+
+def _of_kill(kill: MemoryKill) -> list[Evidence]:
+    whose = "the machine" if kill.limit_of == HOST else kill.limit_of
+    rows = [measured(f"limit that was reached: {whose}", kill.limit_bytes, "bytes", ", ".join(kill.sources))] if whose else []
+    if kill.held_bytes:
+        rows.append(measured("held by the process when it was killed", kill.held_bytes, "bytes", ", ".join(kill.sources)))
+    if kill.requested_bytes:
+        rows.append(measured("asked for", kill.requested_bytes, "bytes", "allocator"))
+    if kill.fragmented_bytes:
+        rows.append(measured("reserved and not allocated (cached, or fragmented)", kill.fragmented_bytes, "bytes", "allocator"))
+    if kill.location:
+        rows.append(measured(f"{SEEN_AT}{kill.location}", kill.requested_bytes, "bytes", "allocator"))
+    return rows
+
+
+def _of_growth(grown: MemoryGrowth) -> list[Evidence]:
+    rows = [
+        measured(f"growth since step {grown.since_step}: {GROWN_WORDS[grown.part]}", grown.bytes, "bytes", _SOURCE),
+        measured("growth per step", grown.bytes_per_step, "bytes", _SOURCE),
+        measured("growth per hour", grown.bytes_per_second * 3600, "bytes", _SOURCE),
+    ]
+    if grown.full_seconds is not None:
+        rows.append(measured(FULL_IN, grown.full_seconds, "seconds", _SOURCE))
+    rows += [
+        measured(f"{SEEN_AT}{one.line}", one.bytes, "bytes", "allocations followed for some seconds") for one in grown.lines[:3]
+    ]
+    return rows
+
+
+def _told(kill: records.OutOfMemory) -> MemoryKill:
+    held = kill.memory.anonymous_bytes + kill.memory.shared_bytes if kill.memory is not None else 0
+    device = kill.device
+    return MemoryKill(
+        place=kill.place,
+        victim=kill.victim,
+        rank=kill.failed_rank,
+        host=kill.host,
+        pid=kill.failed_pid,
+        time=kill.killed_time or kill.time,
+        step=kill.step,
+        limit_of=kill.limit_of,
+        limit_bytes=kill.limit_bytes,
+        held_bytes=held or (device.allocated_bytes if device is not None else 0),
+        location=kill.location,
+        requested_bytes=kill.requested_bytes,
+        fragmented_bytes=max(device.reserved_bytes - device.allocated_bytes, 0) if device is not None else 0,
+        largest_blocks=[LineBytes(line=one.line, bytes=one.bytes, count=one.count) for one in kill.largest_blocks],
+        snapshot=kill.snapshot,
+        sources=list(kill.sources),
+    )
+
+
+def _curves(ranks: Sequence[RankMemory]) -> list[MemoryCurve]:
+    most = sorted(ranks, key=lambda one: -float((one.process + one.device).max()))[:_MOST_RANKS]
+    return [_curve(one) for one in sorted(most, key=lambda one: one.rank)]
+
+
+def _curve(one: RankMemory) -> MemoryCurve:
+    kept = np.unique(np.linspace(0, len(one.samples) - 1, _MOST_POINTS).round().astype(int)).tolist()
+    rows = [one.samples[place] for place in kept]
+    return MemoryCurve(
+        rank=one.rank,
+        times=[row.time for row in rows],
+        steps=[row.step for row in rows],
+        process=[row.process.anonymous_bytes for row in rows],
+        workers=[sum(worker.anonymous_bytes for worker in row.workers) for row in rows],
+        shared=[row.process.shared_bytes for row in rows],
+        device_allocated=[row.device.allocated_bytes if row.device is not None else 0 for row in rows],
+        device_reserved=[row.device.reserved_bytes if row.device is not None else 0 for row in rows],
+    )
+
+
+def _used(ranks: Sequence[RankMemory]) -> UsedCurve | None:
+    """Return what is used of the limit of the rank whose room is the least."""
+    if not ranks:
+        return None
+    fullest = min(ranks, key=lambda one: used_and_room(one.samples[-1])[1])
+    kept = np.unique(np.linspace(0, len(fullest.samples) - 1, _MOST_POINTS).round().astype(int)).tolist()
+    rows = [fullest.samples[place] for place in kept]
+    last = rows[-1]
+    used, room = used_and_room(last)
+    return UsedCurve(
+        limit_of=last.group.path if last.group is not None and in_limited_group(last) else HOST,
+        limit_bytes=round(used + room),
+        times=[row.time for row in rows],
+        used=[round(used_and_room(row)[0]) for row in rows],
+    )
