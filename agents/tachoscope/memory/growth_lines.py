@@ -43,7 +43,7 @@ class GrowthLines:
 
     Args:
         steps: the steps that ended so far; of a process without steps always 0.
-        held: bytes that the process holds; None: not known.
+        held: bytes that the process holds; None: not known. forked: it shares pages with the process that forked it.
     """
 
     def __init__(
@@ -51,10 +51,13 @@ class GrowthLines:
         steps: Callable[[], int] | None = None,
         held: Callable[[], int | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        forked: bool = False,
     ) -> None:
         self._steps = steps
         self._held = held or _held_bytes
         self._clock = clock
+        self._forked = forked
         self._levels = LeastLevels(LOOK_SECONDS)
         self._look_at = 0.0
         self._times = 0
@@ -110,13 +113,13 @@ class GrowthLines:
         late = lasted >= MOST_FOLLOW_SECONDS or tracemalloc.get_tracemalloc_memory() > MOST_TRACE_BYTES
         if self._before is None:
             if lasted >= SETTLE_SECONDS and (steps >= SETTLE_STEPS or self._steps is None or late):
-                self._before = held_blocks(), held
+                self._before = held_blocks(owners=not self._forked), held
                 self._since = now
             elif late:
                 self._end(now)
             return
         if late or (now - self._since >= FOLLOW_SECONDS and (steps >= FOLLOW_STEPS or self._steps is None)):
-            (before, held_before), after = self._before, held_blocks()
+            (before, held_before), after = self._before, held_blocks(owners=not self._forked)
             self._end(now)
             lines = grown_lines(kept_objects(before), kept_objects(after), held - held_before)
             least = _LEAST_SHARE * sum(lines.values())

@@ -31,12 +31,11 @@ class HeldBlocks(NamedTuple):
     """What was allocated since tracing began and is held, as it is found: to make more of it while all is traced takes long.
 
     Attributes:
-        traces: tuples of domain, size, frames, ... owners: of each tensor and memory map where it was made, its bytes, and whether
-            it has a graph.
+        traces: tuples of domain, size, frames, ... owners: of each tensor and memory map where it was made, and its bytes.
     """
 
     traces: list[tuple[int, int, Frames, int]]
-    owners: list[tuple[Frames, int, bool]]
+    owners: list[tuple[Frames, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +43,43 @@ class KeptObjects:
     """What is held of what was allocated since tracing began.
 
     Attributes:
-        bytes: by line. graphs: by line, the number of tensors with a graph: it keeps what their gradients will need, of which
-            Python knows nothing.
+        bytes: by line. tensors: by line, the number of small objects that are as large as that of a tensor.
     """
 
     bytes: Counter[str] = field(default_factory=Counter)
-    graphs: Counter[str] = field(default_factory=Counter)
+    tensors: Counter[str] = field(default_factory=Counter)
 
 
-def held_blocks() -> HeldBlocks:
-    """Return what is held now, while allocations are traced; about half a microsecond for each block and object of Python."""
+def held_blocks(*, owners: bool) -> HeldBlocks:
+    """Return what is held now, while allocations are traced; about half a microsecond for each block and object of Python.
+
+    Args:
+        owners: look for tensors and memory maps. It touches all objects: in a forked process that would copy the pages that it
+            shares.
+    """
     # The list that `Snapshot.traces` wraps: one tuple of frames for all blocks of a place, and no object for each block.
     traces = tracemalloc.take_snapshot().traces._traces  # type: ignore[attr-defined]
-    return HeldBlocks(traces, [(made_at, size, graph) for one, size, graph in _owners() if (made_at := _made_at(one))])
+    return HeldBlocks(traces, [(made_at, size) for one, size in _owners() if (made_at := _made_at(one))] if owners else [])
 
 
 def kept_objects(held: HeldBlocks) -> KeptObjects:
     """Return the same by line; call it once allocations are not traced any more."""
     found = KeptObjects()
     sizes: Counter[int] = Counter()
+    tensors: Counter[int] = Counter()
     frames: dict[int, Frames] = {}
+    of_tensor = _tensor_block_bytes()
     for _, size, made_at, *_ in held.traces:
         sizes[id(made_at)] += size
+        tensors[id(made_at)] += size == of_tensor
         frames[id(made_at)] = made_at
     for key, size in sizes.items():
-        found.bytes[user_place(frames[key])] += size
-    for made_at, size, graph in held.owners:
-        place = user_place(made_at)
+        place = user_place(frames[key])
         found.bytes[place] += size
-        found.graphs[place] += graph
-    del found.bytes[""], found.graphs[""]  # of the probe itself
+        found.tensors[place] += tensors[key]
+    for made_at, size in held.owners:
+        found.bytes[user_place(made_at)] += size
+    del found.bytes[""], found.tensors[""]  # of the probe itself
     return found
 
 
@@ -81,32 +87,38 @@ def grown_lines(before: KeptObjects, after: KeptObjects, grown_bytes: float) -> 
     """Return the bytes by line that came in between and stayed, the most first.
 
     Args:
-        grown_bytes: by which the process grew. What no object explains is given to the line that made the most tensors with graphs
-            that stayed.
+        grown_bytes: by which the process grew. What no object explains is given to the line that made the most tensors that stayed:
+            a graph keeps what gradients will need, of which Python knows nothing.
     """
     lines = {line: float(size - before.bytes[line]) for line, size in after.bytes.items() if size > before.bytes[line]}
     unexplained = grown_bytes - sum(lines.values())
-    graphs = after.graphs - before.graphs
-    if graphs and unexplained > 0.5 * grown_bytes:
-        line, _ = graphs.most_common(1)[0]
+    tensors = after.tensors - before.tensors
+    if tensors and unexplained > 0.5 * grown_bytes:
+        line, _ = tensors.most_common(1)[0]
         lines[line] = lines.get(line, 0.0) + unexplained
     return dict(sorted(lines.items(), key=lambda row: -row[1]))
 
 
-def _owners() -> Iterator[tuple[Any, int, bool]]:
-    """Yield each tensor in host memory, those that share numbers once, and memory map, with bytes and whether it has a graph."""
+def _tensor_block_bytes() -> int:
+    """Return the bytes of the small object that owns a tensor; -1 without torch."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    return int(tensor.__basicsize__) + _BEFORE_OBJECT_BYTES if tensor is not None else -1
+
+
+def _owners() -> Iterator[tuple[Any, int]]:
+    """Yield each tensor in host memory, those that share numbers once, and each memory map, with its bytes."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     kinds = {mmap.mmap, *(_with_subclasses(tensor) if tensor is not None else ())}
     seen: set[int] = set()
     for one in [one for one in gc.get_objects() if type(one) in kinds]:  # `isinstance` would run code of what stands for others
         if type(one) is mmap.mmap:
             with contextlib.suppress(ValueError):  # closed
-                yield one, len(one), False
+                yield one, len(one)
             continue
         with contextlib.suppress(Exception):  # one without storage, such as of a trace
             if one.device.type == "cpu" and (storage := one.untyped_storage()).data_ptr() not in seen:
                 seen.add(storage.data_ptr())
-                yield one, storage.nbytes(), one.grad_fn is not None
+                yield one, storage.nbytes()
 
 
 def _with_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
@@ -117,7 +129,7 @@ def _with_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
 
 
 _BEFORE_OBJECT_BYTES = 32
-"""In Python 3.11: what the collector and a dictionary take in front of an object that has both, such as a tensor."""
+"""What the collector and a dictionary take in front of an object that has both, such as a tensor, in Python 3.11 and later."""
 
 
 def _made_at(one: object) -> Frames:

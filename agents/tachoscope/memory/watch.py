@@ -156,7 +156,7 @@ def follow_worker(environ: Mapping[str, str] = os.environ) -> Callable[[], None]
     """Return what a loader worker is to call again and again: once its memory grows, it sends the lines to the training process."""
     if not is_enabled(environ):
         return lambda: None
-    lines = GrowthLines()
+    lines = GrowthLines(forked=True)
 
     def poll() -> None:
         lines.poll()

@@ -1,7 +1,8 @@
 """What of a job's memory is what, by time: the part of each rank, and what in the same control group is none of them.
 
 A forked worker maps the pages of its rank, and the kernel counts them for both. So of a worker counts what it has more than when it
-was first seen, and the processes beside the job are what the group holds beyond all of them.
+was first seen, with what the group holds more though no process has more: pages that workers copied since they wrote to them. The
+processes beside the job are what the group holds beyond all of them.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def parts_of(ranks: Sequence[RankMemory], dead: Mapping[int, records.ProcessMemo
     """
     found = []
     for one in ranks:
-        process, workers, times = one.process, one.workers, one.times
+        process, times = one.process, one.times
+        workers = one.workers + _copied(one) if len(ranks) == 1 else one.workers
         killed = [dead[pid] for pid in dead if pid in _pids(one)]
         if killed:
             own = dead.get(one.samples[-1].process.pid)
@@ -101,6 +103,26 @@ def parts_of(ranks: Sequence[RankMemory], dead: Mapping[int, records.ProcessMemo
         if one.device.any():
             found.append(Part("device", one.rank, one.times, one.device))
     return [*found, *_of_group(ranks)]
+
+
+def _copied(one: RankMemory) -> Vector:
+    """Return the bytes of pages that workers copied, by the fall of what all hold together beyond the group, shape (n,).
+
+    To read an object of Python writes its count of references; so a worker that looks at a large list copies its pages.
+    """
+    most: dict[tuple[int, ...], float] = {}
+    found = []
+    for row in one.samples:
+        beyond = 0.0
+        group = row.group if in_limited_group(row) else None
+        if row.workers and group is not None:
+            beyond = float(
+                max(row.process.anonymous_bytes + sum(w.anonymous_bytes for w in row.workers) - group.anonymous_bytes, 0)
+            )
+        key = tuple(sorted(worker.pid for worker in row.workers))
+        most[key] = max(most.get(key, 0.0), beyond)
+        found.append(most[key] - beyond)
+    return np.array(found)
 
 
 def _pids(one: RankMemory) -> set[int]:

@@ -111,6 +111,20 @@ def test_a_worker_that_grows_is_the_loader_of_its_rank_whatever_it_shares_with_i
     assert (growth.part, growth.ranks) == ("loader_workers", [0])
 
 
+def test_pages_that_workers_copy_of_their_rank_count_as_theirs_though_no_process_holds_more() -> None:
+    """Three processes map the same 300 MiB at first, and at last each has its own."""
+    rows = []
+    for row in job(process=(flat(300),), workers=flat(300), others=flat(20)).memory:
+        assert row.group is not None
+        copied = round(320 * MIB + min(row.step / 1000, 1.0) * 300 * MIB)
+        rows.append(msgspec.structs.replace(row, group=msgspec.structs.replace(row.group, anonymous_bytes=copied)))
+    kill = job(kill=of_rank(0, 300)).out_of_memory
+    growth = grown(JobRecords("planted", Source(path="here"), memory=rows, out_of_memory=kill))
+
+    assert (growth.part, growth.ranks) == ("loader_workers", [0])
+    assert growth.bytes == pytest.approx(280 * MIB, rel=0.05)
+
+
 def test_shared_memory_and_a_neighbour_are_told_apart_from_the_rank_that_is_killed_for_them() -> None:
     shared = grown(job(shared=lambda second: 5 * second, kill=of_rank(0, 200)))
     neighbour = grown(job(others=lambda second: 20 + 6 * second, kill=of_rank(0, 200)))
