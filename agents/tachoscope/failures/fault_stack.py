@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tachoscope.failures.describe import CodePlace, places_in, users_place
+from tachoscope.failures.describe import CodePlace, places_in, short, users_place
 from tachoscope_core.storage import spool
 
 _MOST_BYTES = 64 << 10
@@ -31,15 +31,32 @@ class Fault(NamedTuple):
 def take(directory: Path, pid: int) -> Fault:
     """Read and remove the file of a process that is gone; empty: it has none, or nothing is in it."""
     path = directory / f"{spool.FAULT_PREFIX}{pid}"
-    text = ""
+    text = _tail(path)
     with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            text = os.read(descriptor, _MOST_BYTES).decode(errors="replace")
-        finally:
-            os.close(descriptor)
         path.unlink()
     return parse(text)
+
+
+def in_log(path: Path) -> Fault:
+    """Return the fault that stands in a log of stderr (`torchrun --redirects`, `--tee`), else its last line as the message."""
+    text = _tail(path)
+    fault = parse(text)
+    last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+    return fault if fault.message or fault.place.location else Fault(short(last))
+
+
+def _tail(path: Path) -> str:
+    """Return the end of a file; empty where it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        return os.pread(descriptor, _MOST_BYTES, max(os.fstat(descriptor).st_size - _MOST_BYTES, 0)).decode(errors="replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
 
 
 def take_all(directory: Path) -> Iterator[tuple[int, Fault]]:

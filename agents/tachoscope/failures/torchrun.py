@@ -53,15 +53,19 @@ def _note(context: Any, *, told_to_go: bool) -> None:
         if code is None or local_rank in noted:
             continue
         noted.add(local_rank)
-        _write(context.envs[local_rank], handler.proc.pid, int(code), told_to_go=told_to_go)
+        log = context.__dict__.get("stderrs", {}).get(local_rank) or ""
+        _write(context.envs[local_rank], handler.proc.pid, int(code), told_to_go=told_to_go, log=log)
 
 
-def _write(environ: dict[str, str], pid: int, code: int, *, told_to_go: bool) -> None:
+def _write(environ: dict[str, str], pid: int, code: int, *, told_to_go: bool, log: str) -> None:
+    """Write the end of a rank. log: where torchrun keeps what the rank wrote to stderr; empty: nowhere."""
     directory = os.environ.get(identity.RUN_DIR)
     if not directory:
         return
     who = identity.resolve({**os.environ, **environ})
     fault = fault_stack.take(Path(directory), pid)
+    if code and not fault.place.location and log:
+        fault = fault_stack.in_log(Path(log))
     own = OutsideRecords(Path(directory), who.job, who.attempt, host=who.host)
     own.write(
         records.ProcessExited,

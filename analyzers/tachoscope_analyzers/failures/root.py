@@ -58,12 +58,10 @@ def _first_primary(primary: Sequence[RankEnd], hang: RankEnd | None) -> RankEnd 
 
 
 def _left_early(found: AttemptEnds, secondary: Sequence[RankEnd]) -> RankEnd | None:
-    """Return the rank that ended in order while others needed it."""
-    if not secondary:
-        return None
+    """Return the rank that ended in order while others needed it, whose end may be seen after they lost it."""
     failed = {end.rank for end in secondary}
-    left = [end for end in found.ends if end.nature == "left" and end.rank not in failed]
-    return left[0] if left and left[0].at <= secondary[-1].at else None
+    left = (end for end in found.ends if end.nature == "left" and end.rank not in failed)
+    return next(left, None) if secondary else None
 
 
 def _awaited(found: AttemptEnds, secondary: Sequence[RankEnd], hang: RankEnd | None) -> RankEnd | None:

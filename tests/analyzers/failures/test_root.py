@@ -252,3 +252,9 @@ def test_of_ranks_that_said_nothing_the_one_that_was_not_where_the_others_gave_u
     job.exited(1, 12.5, -15, told=True, location="train.py:60").exited(2, 12.5, -15, told=True, location="train.py:77")
 
     assert (job.ended(13.0).root().rank, job.root().location) == (2, "train.py:77")
+
+
+def test_the_end_of_a_rank_that_left_may_be_seen_after_the_others_lost_it() -> None:
+    root = Job(2).attempt().raised(0, 4.3, "RuntimeError", PEER_GONE).exited(1, 4.4, 0).exited(0, 4.6, 1).ended(5.0).root()
+
+    assert (root.rank, root.cause, root.location, root.cascade) == (1, "exited", "", [0])

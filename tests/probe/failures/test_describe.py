@@ -1,5 +1,7 @@
 """Errors as they are described: those of other processes by the traceback that came with them, stacks by their main thread."""
 
+from pathlib import Path
+
 from tachoscope.failures import fault_stack
 from tachoscope.failures.describe import describe
 from tachoscope.failures.last_lines import KEPT_LINES, LastLines
@@ -61,6 +63,15 @@ def test_of_a_fault_the_main_thread_counts() -> None:
     fault = fault_stack.parse(DUMP)
 
     assert (fault.message, fault.place) == ("Fatal Python error: Segmentation fault", ("ops.py:12", "crash"))
+
+
+def test_of_a_log_of_stderr_the_fault_counts_and_else_the_last_line_without_its_secrets(tmp_path: Path) -> None:
+    log = tmp_path / "stderr.log"
+    log.write_text("x" * 100_000 + "\n" + DUMP)
+    assert fault_stack.in_log(log).place == ("ops.py:12", "crash")
+    log.write_text("loading\nNCCL WARN key=hf_" + "a1B2" * 9 + "\n\n")
+    assert fault_stack.in_log(log) == ("NCCL WARN key=***", ("", ""))
+    assert fault_stack.in_log(tmp_path / "none") == ("", ("", ""))
 
 
 def test_a_file_without_a_stack_says_nothing() -> None:
