@@ -58,7 +58,7 @@ CASES = (
     Case("data_server_refuses", 2, "exception"),
     Case("command_fails", 2, "exception"),
 )
-WITHOUT_LINE = frozenset({"killed_from_outside", "too_few_batches"})
+WITHOUT_LINE = frozenset({"killed_from_outside", "too_few_batches", "loader_worker_killed"})
 """Nothing of the rank's own code is at fault: no line may be named."""
 
 

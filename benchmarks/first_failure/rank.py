@@ -155,7 +155,7 @@ def main():
     batches = queue.Queue()
     if FAULT == "prefetch_thread_dies" and MINE:
         threading.Thread(target=fetch_in_thread, args=(batches,), daemon=True).start()
-    for step, batch in enumerate(loader):  # fault: loader_worker_killed
+    for step, batch in enumerate(loader):
         if FAULT == "too_few_batches" and MINE and step == FAULT_STEP:
             break
         if FAULT == "prefetch_thread_dies" and MINE:

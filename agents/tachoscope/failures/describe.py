@@ -19,6 +19,8 @@ _MOST_CAUSES = 8
 _FRAME = re.compile(
     r'^\s*File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9})(?:,)? in (?P<function>[^\n]{1,200})$', re.MULTILINE
 )
+_LOADER_SIGNALS = "torch/utils/data/_utils/signal_handling.py"
+"""Raises in the main thread that a loader worker was killed, wherever that thread is at the moment: that line says nothing."""
 _TRACEBACK = "Traceback (most recent call last):"
 _LAST_LINE = re.compile(r"^(?P<type>[A-Za-z_][\w.]{0,200}): ?(?P<message>.*)$")
 
@@ -98,6 +100,8 @@ def _place_of(error: BaseException) -> CodePlace:
     if isinstance(error, SyntaxError) and error.filename and error.lineno and is_users_file(error.filename):
         return CodePlace(f"{short_name(error.filename)}:{error.lineno}")
     chain = _chain_of(error.__traceback__)
+    if chain and chain[0][0].co_filename.endswith(_LOADER_SIGNALS):
+        return CodePlace()
     return _split(user_line(chain) or innermost_line(chain))
 
 
