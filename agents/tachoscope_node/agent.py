@@ -186,7 +186,7 @@ class Agent:
             self.live.settle()
             self._changed = self.live.stand_still(now, all_read, self.follower.writer_lives) or self._changed
             self.keeper.poll(now, all_read)
-            self._look_into_hangs(now)
+            self._look_into_hangs()
             self._changed = self.live.count_ends(now, self._ended_by_host, all_read) or self._changed
             notice = self._notice()
             self._notices.pass_on(notice, self.live.jobs.values(), self.follower.directories)
@@ -211,8 +211,8 @@ class Agent:
     def _notice(self) -> Notice | None:
         return self.collecting.preemption.current if self.collecting.preemption is not None else None
 
-    def _look_into_hangs(self, now: float) -> None:
-        for hung in newly_hung(self.live.jobs.values(), now=now, unix_seconds=self._unix_clock()):
+    def _look_into_hangs(self) -> None:
+        for hung in newly_hung(self.live.jobs.values(), self.config.spool_path):
             self._changed = True
             self.evidence.begin(hung)
 

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from tachoscope_node.hang_evidence.collector import HungJob, HungRank
-from tachoscope_node.jobs.state import Job
+from tachoscope_node.jobs.state import Job, Rank
 
-_CLOCK_SECONDS = 1.0
-"""Between a record's Unix time and the one that its monotonic time gives."""
+_NOBODYS = -1
+"""No process is of this user: the directory is gone."""
 
 
-def newly_hung(jobs: Iterable[Job], *, now: float, unix_seconds: float) -> list[HungJob]:
+def newly_hung(jobs: Iterable[Job], spool: Path) -> list[HungJob]:
     """Return the jobs whose hang was not looked at, and mark them as looked at.
 
     A hang that is over, as one of which an agent reads only after its restart, is marked and not returned.
 
     Args:
-        now: the monotonic clock that the ranks' times are of, at `unix_seconds`.
+        spool: whose directories tell the owner of what lies in them.
     """
     found = []
     for job in jobs:
-        if job.hang is None or job.hangs <= job.hangs_looked_at:
+        if job.hangs <= job.hangs_looked_at:
             continue
         job.hangs_looked_at = job.hangs
-        ranks = [rank for rank in job.running() if rank.attempt == job.attempt]
-        last = max((rank.last_end for rank in ranks if rank.last_end is not None), default=None)
-        if last is not None and unix_seconds - (now - last) <= job.hang.since_time + _CLOCK_SECONDS:
-            hung = [HungRank(rank.rank, rank.writer, rank.pid, rank.step, rank.phase, rank.stack_locator) for rank in ranks]
-            hung.sort(key=lambda rank: rank.rank)
-            found.append(
-                HungJob(job.name, job.attempt, job.hang.since_time, job.hang.step, job.hang.failed_rank, job.hang.why, hung)
-            )
+        hang = job.hanging
+        if hang is not None:
+            ranks = [_hung(rank, spool) for rank in sorted(job.running(), key=lambda rank: rank.rank)]
+            found.append(HungJob(job.name, hang.attempt, hang.since_time, hang.step, hang.failed_rank, hang.why, ranks))
     return found
+
+
+def _hung(rank: Rank, spool: Path) -> HungRank:
+    try:
+        uid = (spool / rank.directory).lstat().st_uid
+    except OSError:
+        uid = _NOBODYS
+    return HungRank(rank.rank, rank.writer, rank.pid, rank.step, rank.phase, rank.stack_locator, uid)

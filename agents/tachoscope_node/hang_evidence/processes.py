@@ -35,7 +35,11 @@ _WORKER_LOOP = "_worker_loop"
 
 @dataclass(frozen=True, slots=True)
 class HungRank:
-    """A rank of a job that hangs, as its records told: `pid` in its own namespace, `locator` of its Python threads."""
+    """A rank of a job that hangs, as its records told: `pid` in its own namespace, `locator` of its Python threads.
+
+    Attributes:
+        uid: whose processes may be looked at; None: all that this process may trace.
+    """
 
     rank: int
     writer: str
@@ -43,6 +47,7 @@ class HungRank:
     step: int
     phase: str
     locator: str
+    uid: int | None = None
 
 
 def evidence_of(rank: HungRank, proc: str = "/proc") -> Iterator[ProcessEvidence]:
@@ -55,7 +60,11 @@ def evidence_of(rank: HungRank, proc: str = "/proc") -> Iterator[ProcessEvidence
         return
     yield _process(msgspec.structs.replace(about, pid=pid), rank.locator, proc)
     for child in list(_children(pid, proc))[:MOST_CHILDREN]:
-        yield _process(ProcessEvidence(rank.rank, child, kind="child"), rank.locator, proc)
+        child_about = ProcessEvidence(rank.rank, child, kind="child")
+        if is_users(child, rank.uid, proc):
+            yield _process(child_about, rank.locator, proc)
+        else:
+            yield msgspec.structs.replace(child_about, missing={"process": "it has other rights than its rank"})
 
 
 def host_pid(rank: HungRank, proc: str = "/proc") -> int | None:
@@ -63,12 +72,25 @@ def host_pid(rank: HungRank, proc: str = "/proc") -> int | None:
 
     A process counts if it has a segment of the rank open for writing, so that no record can point at another's process.
     """
-    if rank.pid > 0 and writes_segment(rank.pid, rank.writer) and _own_pid(rank.pid, proc) == rank.pid:
-        return rank.pid
-    for entry in _numbers(proc):  # in a namespace of its own, as a pod's
-        if _own_pid(entry, proc) == rank.pid and writes_segment(entry, rank.writer):
-            return entry
+    candidates = [rank.pid, *_numbers(proc)] if rank.pid > 0 else []  # others: it is in a namespace of its own, as a pod's
+    for pid in candidates:
+        if _own_pid(pid, proc) == rank.pid and is_users(pid, rank.uid, proc) and writes_segment(pid, rank.writer):
+            return pid
     return None
+
+
+def is_users(pid: int, uid: int | None, proc: str = "/proc") -> bool:
+    """Return whether a process has the rights of a user and no others.
+
+    A job can start a program with more rights (setuid, setgid, capabilities of a file), and what its locator makes an agent of root
+    read goes where the job's user reads it.
+    """
+    if uid is None:
+        return True
+    status = dict(line.partition(":")[::2] for line in _read(f"{proc}/{pid}/status").splitlines())
+    uids, gids = status.get("Uid", "").split(), status.get("Gid", "").split()
+    more = uid != 0 and int(status.get("CapPrm", "0").strip() or "0", 16) != 0
+    return uids == [str(uid)] * 4 and len(set(gids)) == 1 and not more
 
 
 def _own_pid(pid: int, proc: str) -> int | None:

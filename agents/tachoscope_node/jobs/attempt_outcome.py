@@ -64,8 +64,7 @@ def judged(job: Job, record: records.Record) -> None:
             job.ending.process_failed(record.failed_attempt, record.reason)
         case records.WorkerHung():
             job.hangs += 1
-            job.hung_at = job.last_end
-            job.hang = KnownHang(record.since_time, record.step, record.failed_rank, record.why[:1024])
+            job.hang = KnownHang(job.attempt, record.since_time, record.step, record.failed_rank, record.why[:1024])
         case records.PreemptionNotice():
             job.ending.told = True
 

@@ -257,7 +257,7 @@ class JobRegistry:
             note_row(job, rank)
         account.next_process(job, rank, record.attempt)
         rank.writer, rank.directory, rank.attempt = record.writer, directory, record.attempt
-        rank.ended, rank.last_end, rank.clocks = "", None, Clocks()
+        rank.ended, rank.last_end, rank.clocks, job.hang = "", None, Clocks(), None
         rank.memory = MemoryOutlook()
         rank.dropped_before, rank.dropped = rank.dropped_before + rank.dropped, 0
         if job.idle_since is not None:  # nothing ran until now: perhaps it is another training by the same name

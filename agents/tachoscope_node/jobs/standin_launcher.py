@@ -122,8 +122,8 @@ class StandInLauncher:
         watch = JobWatch(self._hang_seconds, pace=msgspec.structs.replace(job.pace, pauses=dict(job.pace.pauses)))
         for rank in running:
             watch.add(_process(rank, now, unix_seconds), [wall for wall, _ in rank.recent])
-        if job.hung_at is not None and job.hung_at == job.last_end:
-            watch.told_before(job.hung_at)
+        if job.hanging is not None and job.last_end is not None:
+            watch.told_before(job.last_end)
         began = min((rank.began for rank in running if rank.began is not None), default=None)
         held = self._held[job.name] = _HeldJob(self._records(job), watch, KillWatch(self._kernel_log))
         for rank in running:

@@ -61,8 +61,9 @@ class AttemptEnding(msgspec.Struct):
 
 
 class KnownHang(msgspec.Struct, frozen=True):
-    """A hang on the node, by the word of who watches the job there: see `WorkerHung`."""
+    """A hang on the node, by the word of who watches the job there: see `WorkerHung`. `attempt`: whose processes hang."""
 
+    attempt: int
     since_time: float
     step: int
     failed_rank: int
@@ -148,8 +149,7 @@ class Job(msgspec.Struct):
         shards_quarantined: data shards on its quarantine list; None: nothing is known of any shard.
         open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
         step_slowdown, regularity: steps over the usual one, and what is usual. integrity: what checks of its numbers found, None:
-            it is not checked. hangs: that were noticed on the node; hang: the last; hung_at: when the last step before it ended, by
-            the monotonic clock; hangs_looked_at: whose evidence was collected.
+            it is not checked. hangs: that were noticed on the node; hang: the last; hangs_looked_at: whose evidence was collected.
         pace: of its steps so far, by which its hang limit is set.
         ending: what was heard of the end of its attempt.
         began: when this agent started to count it, Unix seconds. events: number of its records that are not measurements.
@@ -184,7 +184,6 @@ class Job(msgspec.Struct):
     regularity: Regularity = msgspec.field(default_factory=Regularity)
     integrity: Integrity | None = None
     hangs: int = 0
-    hung_at: float | None = None
     hang: KnownHang | None = None
     hangs_looked_at: int = 0
     pace: Pace = msgspec.field(default_factory=Pace)
@@ -197,6 +196,13 @@ class Job(msgspec.Struct):
     def state_seconds(self) -> dict[str, float]:
         """Seconds by ledger state, of all its ranks that this agent counted."""
         return {state: sum(rank.seconds.get(state, 0.0) for rank in self.ranks.values()) for state in TRAINING_STATES}
+
+    @property
+    def hanging(self) -> KnownHang | None:
+        """The hang that was noticed, as long as no rank finished a step since."""
+        hang = self.hang
+        is_over = hang is None or any(rank.attempt != hang.attempt or rank.step > hang.step for rank in self.running())
+        return None if is_over else hang
 
     def running(self) -> list[Rank]:
         return [rank for rank in self.ranks.values() if not rank.ended]

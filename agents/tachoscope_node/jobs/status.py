@@ -13,8 +13,6 @@ from tachoscope_node.jobs.state import Job, Rank
 
 ENDED_SECONDS = 300.0
 """A job stays in the status for so long after its end; readers look a few times a minute."""
-_CLOCK_SECONDS = 1.0
-"""Between the Unix time of a record and the one that its monotonic time gives."""
 
 
 def jobs_status(
@@ -40,7 +38,7 @@ def jobs_status(
             in_columns(recent_rows(job)),
             sorted(job.ranks),
             _hang_limit(ranks, job, least_hang_seconds),
-            _hang(ranks, job, unix_seconds - now),
+            _hang(ranks, job),
         )
         for job in jobs
         if (job.idle_since is None or now - job.idle_since <= ENDED_SECONDS) and (ranks := _newest(job))
@@ -52,13 +50,11 @@ def _hang_limit(ranks: list[Rank], job: Job, least_seconds: float) -> float:
     return limit_seconds(usual_step_seconds(usual), least_seconds, job.pace) if usual else 0.0
 
 
-def _hang(ranks: list[Rank], job: Job, boot: float) -> HangStatus | None:
-    """Return the hang that was noticed, as long as no rank finished a step since."""
-    last = max((boot + rank.last_end for rank in ranks if rank.last_end is not None and not rank.ended), default=None)
-    if job.hang is None or last is None or last > job.hang.since_time + _CLOCK_SECONDS:
+def _hang(ranks: list[Rank], job: Job) -> HangStatus | None:
+    hang = job.hanging
+    if hang is None:
         return None
-    all_seen = len(ranks) >= max(rank.world_size for rank in ranks)
-    return HangStatus(job.hang.since_time, job.hang.failed_rank, job.hang.why, all_seen)
+    return HangStatus(hang.since_time, hang.failed_rank, hang.why, len(ranks) >= max(rank.world_size for rank in ranks))
 
 
 def _newest(job: Job) -> list[Rank]:

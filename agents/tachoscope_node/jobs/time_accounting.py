@@ -5,7 +5,7 @@ All that happened up to `rank.accounted` is in its seconds: so its states add up
 
 from __future__ import annotations
 
-from tachoscope_core.jobs.hang_rule import PHASES_WITHOUT_LIMIT, all_idle, excused_seconds
+from tachoscope_core.jobs.hang_rule import PHASES_WITHOUT_LIMIT, all_idle, excused_seconds, usual_step_seconds
 from tachoscope_core.records import records
 from tachoscope_node.jobs import hang_time
 from tachoscope_node.jobs.state import Job, Rank
@@ -106,6 +106,8 @@ def hung_until(job: Job, rank: Rank, now: float, least_hang_seconds: float) -> f
     """Return how long a rank that did a step has hung since then."""
     assert rank.last_end is not None
     without_step = now - max(rank.last_end, job.excused_at)
+    if job.hang is not None and job.hanging is not None:  # who watches it says so, and knows more of the processes
+        return max(without_step - usual_step_seconds(wall for wall, _ in rank.recent), 0.0) if rank.recent else 0.0
     if without_step <= least_hang_seconds:  # the usual case, cheaply
         return 0.0
     return hang_time.hung_seconds(without_step, [wall for wall, _ in rank.recent], least_hang_seconds, job.pace)

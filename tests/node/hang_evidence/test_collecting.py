@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,14 @@ def test_a_process_that_does_not_write_the_ranks_records_is_not_looked_at(tmp_pa
     (found,) = evidence_of(forged)
 
     assert not found.threads and "gone, or belongs to another user" in found.missing["process"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs processes of several users")
+def test_only_processes_with_the_rights_of_the_jobs_user_are_looked_at(tmp_path: Path) -> None:
+    with rank(tmp_path) as hung:
+        assert next(evidence_of(replace(hung, uid=0))).threads
+        (other,) = evidence_of(replace(hung, uid=4001))
+        assert not other.threads and "another user" in other.missing["process"]
 
 
 def test_what_does_not_answer_costs_its_part_only() -> None:

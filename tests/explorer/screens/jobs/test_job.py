@@ -20,6 +20,7 @@ from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.records import records
 from tachoscope_core.report.report import SCHEMA, Report, dump
+from tachoscope_core.storage.hang_bundles import HangBundle, ProcessEvidence, ThreadEvidence, write
 from tachoscope_core.storage.store import Store
 from tachoscope_explorer.sources import cache as sources
 
@@ -347,3 +348,24 @@ def test_names_that_are_scripts_are_shown_as_text(tmp_path: Path, report: Report
     assert not shown.exception
     assert "&lt;script&gt;" in words(shown)
     assert script not in words(shown)
+
+
+def test_where_the_processes_stood_at_the_last_hang_is_on_the_page_the_odd_one_first(tmp_path: Path) -> None:
+    put(tmp_path, "planted", even(2, 20))
+    waits = ["/lib/python3.11/site-packages/torch/autograd/graph.py:824 _engine_run_backward", "/home/me/train.py:70 main"]
+    stands = ["/home/me/save.py:41 write_shard", "/home/me/train.py:75 main"]
+    processes = [
+        ProcessEvidence(rank, 1000 + rank, threads=[ThreadEvidence(1000 + rank, state="S", frames=frames)])
+        for rank, frames in enumerate([waits, stands])
+    ]
+    write(
+        Store(str(tmp_path)),
+        HangBundle(job="planted", attempt=0, node="node-1", since=1.7e9, noticed=1.7e9 + 11, processes=processes),
+    )
+    shown = open_page("job", tmp_path, job="planted")
+
+    assert not shown.exception
+    assert "Its last hang" in words(shown)
+    labels = [one.label for one in shown.expander if "rank" in one.label.lower()]
+    assert [label.split(" in ")[0] for label in labels] == ["Rank 1 stands", "Rank 0 waits for other ranks"]
+    assert any("save.py:41 write_shard" in code.value for code in shown.code)
