@@ -47,7 +47,7 @@ from tachoscope_node.gpu.nvml.conversions import UNITS
 from tachoscope_node.gpu.nvml.sources import ALL_LINKS, SOURCES, ValueSource
 
 HERE = Path(__file__).parents[1] / "docs"
-WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption")
+WITH_MORE_CLASSES = ("host_memory", "async_staleness", "silent_corruption", "recompilation")
 """Found from records that a job has only if it asks for them, or that older probes did not write."""
 HEAD = "<!-- Made by tools/generate.py: change the code, then `make generate`. -->\n"
 

@@ -135,6 +135,7 @@ def _training() -> Iterator[Series]:
     yield from _gauge("tachoscope_job_active", 1.0, NODES[:1], training_job="without-checkpoint")
     yield from _counter("tachoscope_restarts_total", 0.002, **job)
     yield from _counter("tachoscope_hangs_total", 0.002, **job)
+    yield from _counter("tachoscope_recompilations_total", 0.01, **job)
     yield from _counter("tachoscope_integrity_events_total", 0.001, **job, kind="checksum")
     yield from _gauge("tachoscope_preemption_notice", 1.0, NODES[:1], provider="gcp")
     for result, cause in (("completed", "none"), ("failed", "infra"), ("failed", "user")):

@@ -2,8 +2,8 @@
 
 Wrapped: the iterator of `DataLoader`, `torch.autograd.backward` (that of a tensor calls it), all optimizers (by torch's own
 global hooks), the outermost calls of models (`model_calls`), `nn.Module.train`/`eval`, and copies to the device once CUDA is in
-use; what waits for other ranks is wrapped by `torch_collectives`, what saves and reads checkpoints by `torch_checkpoints`. No
-hook is put on any module: a hook would be pickled with the user's model.
+use; what waits for other ranks is wrapped by `torch_collectives`, what saves and reads checkpoints by `torch_checkpoints`, what
+compiles by `torch_compile`. No hook is put on any module: a hook would be pickled with the user's model.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from tachoscope.memory.watch import follow_worker
 from tachoscope.patches import torch_checkpoints as checkpoint_patches
 from tachoscope.patches import torch_collectives as collective_patches
+from tachoscope.patches import torch_compile as compile_patches
 from tachoscope.patches.wrap import Function, call_guarded, timed_as_phase, wrap
 from tachoscope.sampling import loader_workers
 from tachoscope.sampling.model_calls import ModelCalls
@@ -39,6 +40,7 @@ def install(probe: Probe, torch: ModuleType) -> None:
     _optimizers(probe)
     _modes(probe, torch)
     checkpoint_patches.install(probe, torch)
+    compile_patches.install(probe)
     _copies(probe, torch)
     if torch.distributed.is_available():
         if probe.integrity is not None:

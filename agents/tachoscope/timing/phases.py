@@ -24,9 +24,10 @@ from tachoscope_core.records.records import PHASES
     OTHER,
     PREPARATION,
     LOSS,
+    COMPILE,
 ) = range(len(PHASES))
 
-_KEPT_IN_EVALUATION = (CHECKPOINT, GC)
+_KEPT_IN_EVALUATION = (CHECKPOINT, GC, COMPILE)
 
 _ZEROS = [0] * len(PHASES)
 
@@ -150,7 +151,7 @@ class Timeline:
         return self.wall.copy(), self.cpu.copy()
 
     def was_evaluation(self, since: Sums, until: Sums) -> None:
-        """Move what this step accounted between two `sums` to `evaluation`, except checkpoints and GC."""
+        """Move what this step accounted between two `sums` to `evaluation`, except checkpoints, GC and compiling."""
         for now, before, after in zip((self.wall, self.cpu), since, until, strict=True):
             for phase, start in enumerate(before):
                 if phase not in _KEPT_IN_EVALUATION and phase != EVALUATION:
@@ -162,6 +163,11 @@ class Timeline:
         for sums in (self.wall, self.cpu):
             sums[target] += sums[source]
             sums[source] = 0
+
+    def spent_elsewhere(self, phase: int, nanoseconds: int) -> None:
+        """Another thread spent so much of the open phase on `phase`, while this one waited for it; called on that thread."""
+        self.wall[self.phase] -= nanoseconds
+        self.wall[phase] += nanoseconds
 
     def begin_evaluation(self, *, no_grad: bool = False) -> None:
         """From here on it may be evaluation; `end_evaluation` or `cancel_evaluation` decides.
@@ -176,7 +182,7 @@ class Timeline:
         self._no_grad = self._no_grad or no_grad
 
     def end_evaluation(self) -> None:
-        """Move what was accounted since `begin_evaluation` to evaluation, except checkpoints and GC."""
+        """Move what was accounted since `begin_evaluation` to evaluation, except checkpoints, GC and compiling."""
         if self._snapshot is None:
             return
         self.was_evaluation(self._snapshot, self.sums())

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE, CHECKPOINT, EVALUATION, GC, OTHER, PREPARATION, LOSS, PHASES };
+enum { DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE, CHECKPOINT, EVALUATION, GC, OTHER, PREPARATION, LOSS, COMPILE, PHASES };
 /* The order of tachoscope_core.records.records.PHASES: another one would fail the test that compares both machines. */
 
 enum { MOST_NESTED = 64 }; /* loops nest five at most; a job's memory is never asked for more, which could fail */
@@ -167,7 +167,7 @@ static bool was_evaluation(Timeline *t, PyObject *since, PyObject *until) {
         Py_XDECREF(second);
         if (!read) return false;
         for (int phase = 0; phase < PHASES; phase++)
-            if (phase != CHECKPOINT && phase != GC && phase != EVALUATION) {
+            if (phase != CHECKPOINT && phase != GC && phase != COMPILE && phase != EVALUATION) {
                 now[EVALUATION] += after[phase] - before[phase];
                 now[phase] -= after[phase] - before[phase];
             }
@@ -241,6 +241,15 @@ static PyObject *timeline_move_to_phase(Timeline *t, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *timeline_spent_elsewhere(Timeline *t, PyObject *args) {
+    int phase;
+    long long nanoseconds;
+    if (!PyArg_ParseTuple(args, "iL", &phase, &nanoseconds) || !is_phase(phase)) return NULL;
+    t->wall[t->phase] -= nanoseconds;
+    t->wall[phase] += nanoseconds;
+    Py_RETURN_NONE;
+}
+
 static PyObject *timeline_begin_evaluation(Timeline *t, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"no_grad", NULL};
     int no_grad = 0;
@@ -298,7 +307,7 @@ static PyObject *timeline_nested(Timeline *t, void *unused) {
 
 static PyObject *timeline_phase_now(Timeline *t, void *unused) {
     bool likely = t->evaluating && (t->no_grad || !t->eval_trains);
-    return PyLong_FromLong(likely && t->phase != CHECKPOINT && t->phase != GC ? EVALUATION : t->phase);
+    return PyLong_FromLong(likely && t->phase != CHECKPOINT && t->phase != GC && t->phase != COMPILE ? EVALUATION : t->phase);
 }
 
 static int timeline_init(Timeline *t, PyObject *args, PyObject *kwargs) {
@@ -339,6 +348,7 @@ static PyMethodDef timeline_methods[] = {
     {"sums", CALLED(timeline_sums), METH_NOARGS, NULL},
     {"was_evaluation", CALLED(timeline_was_evaluation), METH_VARARGS, NULL},
     {"move_to_phase", CALLED(timeline_move_to_phase), METH_VARARGS, NULL},
+    {"spent_elsewhere", CALLED(timeline_spent_elsewhere), METH_VARARGS, NULL},
     {"begin_evaluation", CALLED(timeline_begin_evaluation), METH_VARARGS | METH_KEYWORDS, NULL},
     {"end_evaluation", CALLED(timeline_end_evaluation), METH_NOARGS, NULL},
     {"cancel_evaluation", CALLED(timeline_cancel_evaluation), METH_NOARGS, NULL},

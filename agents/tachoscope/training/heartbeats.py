@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from tachoscope.compilation.compilations import Compilations
 from tachoscope.sampling.other_threads import OtherThreads
 from tachoscope.sampling.sampler import Counts
 from tachoscope.spool.outbox import Outbox
@@ -18,11 +19,18 @@ class Heartbeats:
     """Writes the heartbeats and the sums of collectives of one process; called on the sampler's thread, and at the end."""
 
     def __init__(
-        self, outbox: Outbox, machine: StepMachine, collectives: Collectives, other_threads: OtherThreads, loaders: LoaderWatch
+        self,
+        outbox: Outbox,
+        machine: StepMachine,
+        collectives: Collectives,
+        compilations: Compilations,
+        other_threads: OtherThreads,
+        loaders: LoaderWatch,
     ) -> None:
         self._outbox = outbox
         self._machine = machine
         self._collectives = collectives
+        self._compilations = compilations
         self._other_threads = other_threads
         self._loaders = loaders
 
@@ -34,7 +42,7 @@ class Heartbeats:
         self._outbox.write(
             records.Heartbeat,
             step=self._machine.steps,
-            phase=records.PHASES[self._machine.timeline.phase_now],
+            phase="compile" if self._compilations.elsewhere else records.PHASES[self._machine.timeline.phase_now],
             window_seconds=window_seconds,
             signals=signals | self._own_signals(),
             wait_samples=wait_samples,
@@ -63,6 +71,8 @@ class Heartbeats:
             records.GRADIENT_STEPS: self._machine.gradient_steps.counted,
         }
         signals = {name: float(count) for name, count in counts.items() if count}
+        if self._compilations.count is not None:  # of these 0 says that nothing was compiled
+            signals[records.COMPILATIONS] = float(self._compilations.count)
         worker = next(iter(self.loader_workers()), None)
         if worker is not None and (size := private_bytes(worker)) is not None:
             signals["worker_bytes"] = size

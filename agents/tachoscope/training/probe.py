@@ -17,6 +17,7 @@ from types import TracebackType
 
 from tachoscope import guard
 from tachoscope.checkpoints.tracker import Checkpoints
+from tachoscope.compilation.compilations import Compilations
 from tachoscope.failures.handled import HandledErrors
 from tachoscope.lineage import collect as lineage
 from tachoscope.memory.watch import MemoryWatch
@@ -54,6 +55,7 @@ class Probe:
     _hooks_set = False
     models: ModelCalls | None = None
     """Reports calls of models to the machine, once torch is there."""
+    _compilations_timed = False
 
     def open(self, identity: ident.Identity, directory: Path) -> None:
         """Start watching this process. Nothing is written before its first backward or explicit step."""
@@ -68,11 +70,14 @@ class Probe:
         self.loop_stacks = LoopStacks(self.machine)
         self.checkpoints = Checkpoints(self, NOTICES)
         self.collectives = Collectives()
+        self.compilations = Compilations(self.outbox, self.machine, timed=self._compilations_timed)
         self.rendezvous_seconds = 0.0
         self.thread_ident = self.thread_id = 0
         self.other_threads = OtherThreads()
         self.loaders = LoaderWatch()
-        self._heartbeats = Heartbeats(self.outbox, self.machine, self.collectives, self.other_threads, self.loaders)
+        self._heartbeats = Heartbeats(
+            self.outbox, self.machine, self.collectives, self.compilations, self.other_threads, self.loaders
+        )
         self.memory = MemoryWatch(self.outbox, lambda: self.steps, self.loader_workers)
         self.integrity = integrity_checks.from_environment(os.environ)
         self._failure = ""
@@ -108,6 +113,10 @@ class Probe:
         """Have `models` tell the machine of calls of models; called once torch is there."""
         self.models = models
         self._follow()
+
+    def compilations_timed(self) -> None:
+        """Torch tells from now on when it compiles."""
+        self._compilations_timed = self.compilations.timed = True
 
     def check_integrity(self, checks: integrity_checks.Checks) -> None:
         """Have these checks made from now on."""
@@ -180,9 +189,10 @@ class Probe:
         return self._heartbeats.loader_workers()
 
     def flush(self) -> None:
-        """Write what is queued, look at the memory, and check for profile requests and for an exception on its way out."""
+        """Write what is queued and what was compiled, look at the memory, check for profile requests and for an exception."""
         self.outbox.flush()
         self.checkpoints.flush()
+        self.compilations.write_new()
         self.memory.poll()
         self.profiles.poll()
         self._handled_errors.look(self.thread_ident, self.steps)
@@ -228,9 +238,9 @@ class Probe:
         guard.print_line(f"not watching any longer, a fault of the probe: {type(error).__name__}: {error}")
 
     def on_gc(self, phase: str, info: dict[str, int]) -> None:  # noqa: ARG002  # the signature of gc.callbacks
-        """Account a garbage collection of the watched thread."""
+        """Account a garbage collection of the watched thread; what compiling causes is part of that."""
         try:
-            if self.on and threading.get_ident() == self.thread_ident:
+            if self.on and threading.get_ident() == self.thread_ident and self.timeline.phase != phases.COMPILE:
                 if phase == "start":
                     self.timeline.enter(phases.GC)
                 else:

@@ -19,7 +19,18 @@ from typing import Any, ClassVar, Protocol
 
 from tachoscope.timing.device_clock import GAP, HOST_TO_DEVICE
 from tachoscope.timing.finished_step import FinishedStep
-from tachoscope.timing.phases import BACKWARD, DATA_WAIT, EVALUATION, FORWARD, LOSS, OPTIMIZER, OTHER, PREPARATION, Timeline
+from tachoscope.timing.phases import (
+    BACKWARD,
+    COMPILE,
+    DATA_WAIT,
+    EVALUATION,
+    FORWARD,
+    LOSS,
+    OPTIMIZER,
+    OTHER,
+    PREPARATION,
+    Timeline,
+)
 from tachoscope.timing.phases import HOST_TO_DEVICE as COPYING
 from tachoscope.timing.step_detail import StepDetail
 from tachoscope.training.evaluation import EvaluationRule
@@ -276,6 +287,32 @@ class StepMachine:
         self.timeline.leave()
         if self.device is not None and before:
             self.device.begin("forward" if before == GAP and not self.has_models else before)
+
+    def compile_begin(self, *, elsewhere: bool = False) -> str:
+        """Code is about to be compiled, `elsewhere`: on another thread, for which this one waits. Return what `compile_end` needs.
+
+        The device gets no work meanwhile.
+        """
+        if not elsewhere:
+            self.timeline.enter(COMPILE)
+        if self.device is None or self.timeline.evaluating:
+            return ""
+        before = self.device.segment
+        self.device.begin(GAP)
+        return before
+
+    def compile_end(self, before: str, elsewhere_ns: int = 0) -> None:
+        """It is compiled, and what was before goes on.
+
+        Args:
+            elsewhere_ns: nanoseconds that another thread took for it; 0: it was the watched one.
+        """
+        if elsewhere_ns:
+            self.timeline.spent_elsewhere(COMPILE, elsewhere_ns)
+        else:
+            self.timeline.leave()
+        if self.device is not None and before:
+            self.device.begin(before)
 
     def exchanged(self) -> None:
         """The thread sent to another rank, or received: a stage of a pipeline computes a batch that no loader gave it."""

@@ -1,4 +1,5 @@
-"""How much of a rank's time it hung: no step for much longer than a step takes, and no checkpoint or evaluation that explains it.
+"""How much of a rank's time it hung: no step for much longer than a step takes, and no checkpoint, evaluation or
+compilation that explains it.
 
 It is counted while it lasts, so that the counter moves then; when the late step comes at last, its record says the same time again,
 and only what is left of it counts.
@@ -27,7 +28,7 @@ def hung_seconds(without_step: float, recent: list[float], least_seconds: float,
 def shortened(step: StepDone, seconds: float) -> StepDone:
     """Return a step of which only so many seconds are left to account: the others are accounted already.
 
-    Checkpoint and evaluation stay as long as they were, if they fit; all else shrinks alike.
+    Checkpoint, evaluation and compiling stay as long as they were, if they fit; all else shrinks alike.
     """
     if seconds >= step.wall_seconds:
         return step

@@ -57,6 +57,7 @@ def families(jobs: Iterable[Job], *, node: str, now: float) -> list[Family]:
         Family(names.RECOVERY_SECONDS, [_histogram(job, job.recovery) for job in jobs]),
         Family(names.JOB_ACTIVE, [((job.name,), float(bool(job.launcher) or job.held)) for job in jobs]),
         Family(names.JOB_MEMORY_FULL, [((job.name,), seconds) for job in jobs if (seconds := _memory_full(job, now)) is not None]),
+        Family(names.RECOMPILATIONS, [((job.name,), float(job.recompilations)) for job in jobs]),
         Family(names.HANGS, [((job.name,), float(job.hangs)) for job in jobs]),
         Family(
             names.INTEGRITY_EVENTS,

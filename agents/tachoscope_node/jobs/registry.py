@@ -161,6 +161,8 @@ class JobRegistry:
             case records.IntegrityEvent():
                 job.integrity = job.integrity or Integrity()
                 job.integrity.add_event(record)
+            case records.CompilationDone():
+                job.recompilations += record.recompiled and not (record.backward or record.limit)
             case records.WorkerFailed():
                 job.worker_failures += 1
             case records.JobEnded():

@@ -134,6 +134,9 @@ class Rank(msgspec.Struct):
     slowest: float = 0.0
     memory: MemoryOutlook = msgspec.field(default_factory=MemoryOutlook)
 
+    def __post_init__(self) -> None:
+        self.seconds = dict.fromkeys(TRAINING_STATES, 0.0) | self.seconds  # saved by a version that knew fewer states
+
 
 class Job(msgspec.Struct):
     """One job's part on this node.
@@ -145,11 +148,12 @@ class Job(msgspec.Struct):
         idle_since: when the last of its processes ended.
         attempt: the highest. restarts: attempts that followed another here. progress: which steps of the job are done.
         failed_at, failed_attempt: when the first process failed, or hung, since a step was last done that is new; its attempt.
-        excused_at: when a rank was last heard to save a checkpoint or to evaluate.
+        excused_at: when a rank was last heard to save a checkpoint, to evaluate or to compile.
         shards_quarantined: data shards on its quarantine list; None: nothing is known of any shard.
         open_steps: steps that not all ranks of the node have finished. late: wall, and what the latest rank cost, of recent steps.
         step_slowdown, regularity: steps over the usual one, and what is usual. integrity: what checks of its numbers found, None:
-            it is not checked. hangs: that were noticed on the node; hang: the last; hangs_looked_at: whose evidence was collected.
+            it is not checked. recompilations: of all its ranks. hangs: that were noticed on the node; hang: the last;
+            hangs_looked_at: whose evidence was collected.
         pace: of its steps so far, by which its hang limit is set.
         ending: what was heard of the end of its attempt.
         began: when this agent started to count it, Unix seconds. events: number of its records that are not measurements.
@@ -183,6 +187,7 @@ class Job(msgspec.Struct):
     step_slowdown: Buckets = msgspec.field(default_factory=lambda: empty_buckets(STEP_SLOWDOWN.buckets))
     regularity: Regularity = msgspec.field(default_factory=Regularity)
     integrity: Integrity | None = None
+    recompilations: int = 0
     hangs: int = 0
     hang: KnownHang | None = None
     hangs_looked_at: int = 0

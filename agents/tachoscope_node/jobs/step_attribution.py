@@ -17,12 +17,13 @@ _HOST_STATES = {
     "host_to_device": "host_to_device",
     "checkpoint": "checkpoint",
     "evaluation": "evaluation",
+    "compile": "compile",
     "gc": "host_wait",
 }
 _EXCHANGE = "exchange"
 MOST_DEVICE_LEFT_SECONDS = 60.0
 """A device is behind by the work that its queue holds, seconds at most: what is more is a clock that runs wrong."""
-_GAP_PHASES = ("data_wait", "preparation", "checkpoint", "evaluation", "gc", "other")
+_GAP_PHASES = ("data_wait", "preparation", "checkpoint", "evaluation", "compile", "gc", "other")
 
 
 class Clocks(msgspec.Struct):
@@ -77,7 +78,8 @@ class PendingWait(msgspec.Struct, gc=False):
     """What stays open of a rank's step until the others have finished it too: see `StepStates`.
 
     Attributes:
-        seconds: of the whole step, where parts of it are accounted otherwise. excused: of them, in a checkpoint or an evaluation.
+        seconds: of the whole step, where parts of it are accounted otherwise. excused: of them, in a checkpoint, an evaluation or
+            compiling.
     """
 
     wall: float

@@ -15,7 +15,7 @@ from tachoscope_analyzers.records.load import RUNNING_SECONDS, JobRecords
 from tachoscope_core.records import records
 from tachoscope_core.report import job_life
 
-WORKING_PHASES = ("checkpoint", "evaluation")
+WORKING_PHASES = ("checkpoint", "evaluation", "compile")
 """Where a rank can be for long between two steps without being stuck."""
 _INTERRUPTED = {130, -2}
 _INTERRUPT_SECONDS = 5.0

@@ -13,7 +13,7 @@ from tachoscope_analyzers.records.life_records import LifeRecords
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.jobs.hang_rule import LEAST_SECONDS_IN_HINDSIGHT, limit_seconds
 
-_EXPLAINED = ("checkpoint", "evaluation", "data_wait")
+_EXPLAINED = ("checkpoint", "evaluation", "compile", "data_wait")
 """Where a rank may be for long without being stuck, as long as its heartbeats go on; so it may be collecting garbage."""
 _TAKEN_FIRST = ("straggler_wait", "communication", "unexplained", "host_wait", "compute", "data_wait", "host_to_device")
 _FIRST_STEPS = 2

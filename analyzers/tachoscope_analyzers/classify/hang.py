@@ -19,7 +19,9 @@ from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_core.report.report import Evidence
 
 _STUCK_IN = ("compute", "launch", "other", "paused")
-"""Where a rank that is stuck is counted. A rank that loads, saves, evaluates or collects garbage for long is at something known."""
+"""Where a rank that is stuck is counted. A rank that loads, saves, evaluates, compiles or collects garbage for long is at something
+known.
+"""
 _PASSED = "it continued by itself; if it happens again, check that rank's host (the job's whole life: tachoscope goodput)"
 _FIRST_STEPS = 2
 """Compiling and connecting take place in them."""

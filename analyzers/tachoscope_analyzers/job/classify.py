@@ -13,7 +13,16 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.classify import async_staleness as staleness
 from tachoscope_analyzers.classify import checkpoint_stall as checkpoints
-from tachoscope_analyzers.classify import data_imbalance, hang, host, host_memory, input_pipeline, outside_torch, stragglers
+from tachoscope_analyzers.classify import (
+    data_imbalance,
+    hang,
+    host,
+    host_memory,
+    input_pipeline,
+    outside_torch,
+    recompilation,
+    stragglers,
+)
 from tachoscope_analyzers.classify import silent_corruption as integrity
 from tachoscope_analyzers.classify.communication import exposed as communication
 from tachoscope_analyzers.classify.communication import slow_link
@@ -85,12 +94,15 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
     found += [*memory.candidates, *uneven.candidates, *gpus.candidates, *moving]
     found += input_pipeline.candidates(job, steps, split)
     found += checkpoints.candidates(job, steps, split)
+    compiled = recompilation.classify(job, steps, split)
+    found += compiled.candidates
     found += host.candidates(job, steps, split, memory.seconds)
 
     measured = {
         "hang": len(steps.ranks) == steps.world_size > 1 and not steps.waiting_unmeasured,
         "silent_corruption": numbers.measured,
         "async_staleness": updates.measured,
+        "recompilation": compiled.measured,
         "host_memory": memory.measured,
         memory_verdict.SLUG: held.report is not None,
         "data_imbalance": uneven.measured,

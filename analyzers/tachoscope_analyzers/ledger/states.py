@@ -20,6 +20,7 @@ STATE_OF_CAUSE = {
     "launch": "host_wait",
     "checkpoint": "checkpoint",
     "evaluation": "evaluation",
+    "compile": "compile",
     "other": UNEXPLAINED,
 }
 

@@ -119,7 +119,7 @@ def still_seconds(column: Column, rank: int, phases: Sequence[str]) -> Matrix:
     return np.asarray(np.where(read, still, share * longer))
 
 
-_TAKING_CORES = ("data_wait", "preparation", "forward", "loss", "optimizer", "checkpoint", "evaluation", "gc", "other")
+_TAKING_CORES = ("data_wait", "preparation", "forward", "loss", "optimizer", "checkpoint", "evaluation", "compile", "gc", "other")
 
 
 def input_share_of_standing_still(beats: Heartbeats, phase: str) -> float:

@@ -67,6 +67,7 @@ class JobRecords:
     out_of_memory: list[records.OutOfMemory] = field(default_factory=list)
     integrity: list[records.IntegrityEvent] = field(default_factory=list)
     updates: list[records.UpdatesApplied] = field(default_factory=list)
+    compilations: list[records.CompilationDone] = field(default_factory=list)
     shard_reads: list[records.ShardRead] = field(default_factory=list)
     shard_failures: list[records.ShardFailed] = field(default_factory=list)
     quarantined: list[records.ShardQuarantined] = field(default_factory=list)
@@ -457,6 +458,7 @@ _LISTS: dict[type[records.Record], str] = {
     records.OutOfMemory: "out_of_memory",
     records.IntegrityEvent: "integrity",
     records.UpdatesApplied: "updates",
+    records.CompilationDone: "compilations",
     records.ShardRead: "shard_reads",
     records.ShardFailed: "shard_failures",
     records.ShardQuarantined: "quarantined",

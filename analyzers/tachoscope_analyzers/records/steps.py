@@ -25,7 +25,19 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.records.records import PHASES, JobStarted
 
-CAUSES = ("data_wait", "host_to_device", "compute", "cpu_wait", "paused", "gc", "launch", "checkpoint", "evaluation", "other")
+CAUSES = (
+    "data_wait",
+    "host_to_device",
+    "compute",
+    "cpu_wait",
+    "paused",
+    "gc",
+    "launch",
+    "checkpoint",
+    "evaluation",
+    "compile",
+    "other",
+)
 """What a rank spends its own time on. Waiting for others is not a cause: it is the outcome of another rank's causes."""
 
 Column = Callable[[str], Matrix]
@@ -33,7 +45,7 @@ Column = Callable[[str], Matrix]
 
 _WARM_UP_STEPS = 2
 _LEAST_SHARE = 0.5
-_GAP_PHASES = ("data_wait", "checkpoint", "evaluation", "gc", "other")
+_GAP_PHASES = ("data_wait", "checkpoint", "evaluation", "compile", "gc", "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +398,7 @@ def cpu_causes(column: Column, *, together: bool) -> tuple[dict[str, Matrix], Ma
         "launch": 0.0 * backward,
         "checkpoint": column("checkpoint_seconds"),
         "evaluation": column("evaluation_seconds"),
+        "compile": column("compile_seconds"),
         "other": column("other_seconds"),
     }
     return own, blocked + column("collective_seconds")

@@ -52,6 +52,7 @@ def within(job: JobRecords, start: float, end: float) -> JobRecords:
         out_of_memory=[row for row in job.out_of_memory if start <= (row.killed_time or row.time) <= end],
         integrity=rows_within(job.integrity),
         updates=rows_within(job.updates),
+        compilations=rows_within(job.compilations),
         shard_reads=rows_within(job.shard_reads),
         shard_failures=rows_within(job.shard_failures),
         requests=[row for row in job.requests if start <= row.time - row.wall_seconds / 2 <= end],

@@ -19,6 +19,7 @@ _DRAWN = {
     "host_wait": ("red", "H"),
     "checkpoint": ("bright_yellow", "K"),
     "evaluation": ("bright_magenta", "E"),
+    "compile": ("bright_green", "O"),
     "initialisation": ("bright_blue", "I"),
     "restore": ("white", "R"),
     "lost_work": ("bright_cyan", "L"),

@@ -5,10 +5,10 @@ The limit comes from the job's own steps (`limits_of`): no less than `least`, te
 Once the job is known it is as short as 10 s where all ranks are seen and those that the others wait for compute nothing and read
 nothing, in a phase in which a step computes. A wait for data and what lies between steps keep the whole limit: there pauses come
 that were never seen before.
-Where all are in the midst of a step and none waits for another, they compile, or wait for data: then it hangs only after
-`PATIENCE` times the least limit. It does not hang while a rank saves a checkpoint or evaluates, since the others wait for that,
-unless a process is stopped or silent elsewhere, or saves in silence for as long; and not before the first step, which may take any
-time.
+Where all are in the midst of a step and none waits for another, they load, or wait for data: then it hangs only after
+`PATIENCE` times the least limit. It does not hang while a rank saves a checkpoint, evaluates or compiles, since the others wait
+for that, unless a process is stopped or silent elsewhere, or saves in silence for as long; and not before the first step, which may
+take any time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SILENT_SECONDS = 15.0
 """A heartbeat comes every 5 s."""
 WAITING_PHASES = frozenset({"backward", "collective"})
 """In which a rank waits for others."""
-PHASES_WITHOUT_LIMIT = frozenset({"checkpoint", "evaluation"})
+PHASES_WITHOUT_LIMIT = frozenset({"checkpoint", "evaluation", "compile"})
 IDLE_PHASES = frozenset({"", "other", "gc"})
 """In which a rank neither trains nor waits for one that does."""
 COMPUTING_PHASES = frozenset({"forward", "loss", "optimizer"})

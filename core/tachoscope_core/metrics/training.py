@@ -14,6 +14,7 @@ TRAINING_STATES = (
     "pipeline_bubble",
     "checkpoint",
     "evaluation",
+    "compile",
     "initialisation",
     "restore",
     "lost_work",
@@ -72,7 +73,7 @@ STEP_SECONDS = Metric(
 STEP_SLOWDOWN = Metric(
     "tachoscope_step_slowdown_ratio",
     "Time of a step over the median of the steps before it in the same attempt (those of two hours ago count half), from the 33rd "
-    "on: each new step once a node, by its slowest rank, less what was spent on a checkpoint or an evaluation.",
+    "on: each new step once a node, by its slowest rank, less what was spent on a checkpoint, an evaluation or compiling.",
     _JOB,
     buckets=_SLOWDOWN_BUCKETS,
 )
@@ -143,6 +144,12 @@ JOB_MEMORY_FULL = Metric(
     "cache; without a limit that of the host. Absent unless it grows steadily and filled at least half of the room that it had.",
     _JOB,
 )
+RECOMPILATIONS = Metric(
+    "tachoscope_recompilations_total",
+    "Compilations of code that torch.compile had compiled before for other inputs, of all ranks of a job on the node. Their time "
+    "is part of the state compile, as is that of first compilations.",
+    _JOB,
+)
 HANGS = Metric("tachoscope_hangs_total", "Hangs of a job that were noticed on the node: no rank there finished a step.", _JOB)
 INTEGRITY_EVENTS = Metric(
     "tachoscope_integrity_events_total",
@@ -201,6 +208,7 @@ TRAINING_METRICS = (
     JOB_ACTIVE,
     JOBS_FINISHED,
     JOB_MEMORY_FULL,
+    RECOMPILATIONS,
     HANGS,
     INTEGRITY_EVENTS,
     PREEMPTION_NOTICE,

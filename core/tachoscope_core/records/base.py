@@ -57,6 +57,7 @@ Phase = Literal[
     "other",
     "preparation",
     "loss",
+    "compile",
 ]
 PHASES: tuple[Phase, ...] = Phase.__args__  # type: ignore[attr-defined]
 """Where the training thread is, exclusively: the seconds by phase of a step sum to its wall seconds.
@@ -65,6 +66,7 @@ PHASES: tuple[Phase, ...] = Phase.__args__  # type: ignore[attr-defined]
 batch to the model; in a loop without a loader, from the last step to the model. `loss` is between model, backward and optimizer.
 `other` is what is left, between the optimizer and the next batch. Where no model is called as a `torch.nn.Module`, `forward` is all
 time from the batch to the optimizer that is not measured otherwise, and there is neither `preparation` nor `loss`.
+`compile` is the time in which torch.compile compiles, wherever the thread was before: it goes on there afterwards.
 """
 
 

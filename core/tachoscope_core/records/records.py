@@ -63,9 +63,11 @@ from tachoscope_core.records.services import (
     ServiceStarted,
 )
 from tachoscope_core.records.training import (
+    COMPILATIONS,
     GRADIENT_STEPS,
     OTHER_THREADS,
     CollectiveDone,
+    CompilationDone,
     Heartbeat,
     IntegrityEvent,
     JobStarted,
@@ -78,6 +80,7 @@ from tachoscope_core.records.training import (
 )
 
 __all__ = [
+    "COMPILATIONS",
     "COMPUTING_PHASES",
     "GRADIENT_STEPS",
     "INTERRUPTED",
@@ -96,6 +99,7 @@ __all__ = [
     "CheckpointSaved",
     "CheckpointVerified",
     "CollectiveDone",
+    "CompilationDone",
     "ControlGroupMemory",
     "Count",
     "DeviceMemory",
@@ -149,6 +153,7 @@ AnyRecord = (
     | CheckpointVerified
     | CheckpointRestored
     | CollectiveDone
+    | CompilationDone
     | ShardRead
     | ShardFailed
     | WorkerFailed

@@ -105,6 +105,10 @@ GRADIENT_STEPS = "steps_without_optimizer"
 """Signal of a heartbeat: steps so far that ended with the gradients, since no optimizer stepped."""
 
 
+COMPILATIONS = "compilations"
+"""Signal of a heartbeat: compilations by torch.compile so far; absent: torch is not there, or cannot be watched."""
+
+
 class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The `DataLoader` that a process trains with, as its last iterator was made.
 
@@ -134,7 +138,8 @@ class Heartbeat(Record, frozen=True, kw_only=True, tag="Heartbeat"):
         step: last finished step.
         window_seconds: length of the window that the signals are about.
         signals: sums over the window, by name, in base units (see `tachoscope.sampling.sampler`); absent: not measured.
-            `OTHER_THREADS` and `GRADIENT_STEPS` count since the process began to record; absent: zero.
+            `OTHER_THREADS` and `GRADIENT_STEPS` count since the process began to record; absent: zero. So does `COMPILATIONS`;
+            absent: not known.
         wait_samples: by phase, what the thread was seen doing (cpu, disk, file, pipe, socket, sleep, lock, poll, other) to the
             number of samples; in `data_wait` with loader workers it is what the workers were doing.
         where: by phase, the innermost line of user code that the thread was seen at, `file:line function`, to samples. A sample
@@ -188,6 +193,32 @@ class CollectiveDone(Record, frozen=True, kw_only=True, tag="CollectiveDone"):
     transfer_seconds: Seconds | None = None
     communicator: Name = ""
     sequence: Place = -1
+
+
+class CompilationDone(Record, frozen=True, kw_only=True, tag="CompilationDone"):
+    """Code was compiled by torch.compile, or torch gave up compiling it; `monotonic_ns` is the end.
+
+    Attributes:
+        place: `file:line function` of the code; empty: not known. compile_id: torch's own, such as `0/1`: code 0, the second time.
+        seconds: what it took, by torch. Forward and backward that are compiled apart have a record each.
+        recompiled: the code had been compiled before, for other inputs. reason: of that, the first guard that failed, in torch's
+            words; empty: this version of torch does not tell.
+        limit: the limit that was hit, such as `recompile_limit (8)`: from now on torch runs the code as it is for all inputs for
+            which nothing is compiled. failure: the type of the exception that ended it; empty: it was compiled.
+        backward: of the gradients only, compiled when they were first computed.
+        graph_breaks: where code could not be compiled in one piece, `file:line function`, with the reason: since the last such
+            record of the process.
+    """
+
+    place: Text = ""
+    compile_id: Name = ""
+    seconds: Seconds = 0.0
+    recompiled: bool = False
+    reason: Text = ""
+    limit: Name = ""
+    failure: Name = ""
+    backward: bool = False
+    graph_breaks: dict[Text, Text] = {}
 
 
 class IntegrityEvent(Record, frozen=True, kw_only=True, tag="IntegrityEvent"):

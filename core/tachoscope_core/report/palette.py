@@ -13,6 +13,7 @@ STATE_COLORS = {
     "host_wait": "#D55E00",
     "checkpoint": "#F0E442",
     "evaluation": "#7F7FBF",
+    "compile": "#AA4499",
     # Those of a whole life, from Paul Tol's muted scheme: https://personal.sron.nl/~pault/
     "initialisation": "#999933",
     "restore": "#8C564B",

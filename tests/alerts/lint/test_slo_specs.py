@@ -69,7 +69,7 @@ def test_each_is_described_and_carries_a_source_an_owner_and_a_board():
 
 def test_each_state_of_training_is_good_or_bad_on_purpose_and_only_the_queue_is_not_counted():
     assert set(TRAINING_STATES) - set(EFFECTIVE_STATES) - {"queued"} == {
-        *("data_wait", "checkpoint", "initialisation", "restore", "lost_work", "hung", "unexplained"),
+        *("data_wait", "checkpoint", "compile", "initialisation", "restore", "lost_work", "hung", "unexplained"),
     }
     assert BY_NAME["training-goodput"].indicator == Ratio(
         good=Selector("tachoscope_job_effective_seconds_total"), total=Selector("tachoscope_job_held_seconds_total")

@@ -52,7 +52,9 @@ PAUSES = {
     "one is silent in its save": ranks("checkpoint", "collective", silent=(0,)),
     "all evaluate": ranks("evaluation", "evaluation"),
     "between two epochs": ranks("other", "gc", ""),
-    "all compile": ranks("forward", "forward"),
+    "all compile": ranks("compile", "compile"),
+    "all wait for one that compiles": ranks("compile", "backward"),
+    "all compute": ranks("forward", "forward"),
     "all load": ranks("data_wait", "optimizer"),
 }
 
@@ -74,7 +76,7 @@ def test_what_may_take_its_time_is_not_a_hang(case: str) -> None:
     assert not is_hang(PAUSES[case], PATIENCE * LEAST_SECONDS, limits_of(1.0, LEAST_SECONDS))
 
 
-@pytest.mark.parametrize("case", ["all compile", "all load"])
+@pytest.mark.parametrize("case", ["all compute", "all load"])
 def test_a_step_in_which_nobody_waits_hangs_when_patience_ends(case: str) -> None:
     assert is_hang(PAUSES[case], PATIENCE * LEAST_SECONDS + 1.0, limits_of(1.0, LEAST_SECONDS))
 

@@ -20,6 +20,7 @@ SLUGS = [
     "compute_straggler",
     "gpu_throttle",
     "cpu_contention",
+    "recompilation",
     "data_imbalance",
     "pipeline_bubble",
     "stage_imbalance",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import msgspec
 import pytest
 
 from making import envelope
@@ -12,7 +13,7 @@ from tachoscope_core.metrics.training import TRAINING_STATES
 from tachoscope_core.records import records
 from tachoscope_node.config.settings import Limits
 from tachoscope_node.jobs import metrics as live_families
-from tachoscope_node.jobs.registry import JobRegistry
+from tachoscope_node.jobs.registry import JobRegistry, Rank
 from tachoscope_service.metrics.family import Histogram
 
 
@@ -306,3 +307,28 @@ def test_the_time_of_a_job_is_that_of_its_ranks_together_also_of_those_that_ende
     assert shown["job_held_seconds_total", "job"] == pytest.approx(
         sum(shown["job_time_seconds_total", "job", state] for state in TRAINING_STATES)
     )
+
+
+def test_compiling_is_a_state_of_its_own_and_what_is_compiled_again_is_counted_once() -> None:
+    live = JobRegistry(Limits())
+    told = Told(live, world=1)
+    told.step(forward=1.0)
+    told.step(forward=1.0, compile=20.0)
+    for fields in (
+        {"recompiled": False},
+        {"recompiled": True, "reason": "0/0: n == 3"},
+        {"recompiled": True, "backward": True},
+        {"recompiled": True, "limit": "recompile_limit (8)"},
+    ):
+        told.say(records.CompilationDone, place="model.py:88 forward", **fields)
+    shown = series(live)
+
+    assert shown["time_seconds_total", "job", "0", "compile"] == pytest.approx(20.0)
+    assert shown["time_seconds_total", "job", "0", "compute"] == pytest.approx(2.0)
+    assert shown["recompilations_total", "job"] == 1.0
+
+
+def test_a_rank_saved_by_a_version_that_knew_fewer_states_goes_on_with_all_of_them() -> None:
+    rank = msgspec.json.decode(b'{"rank": 0, "writer": "w", "directory": "run", "seconds": {"compute": 5.0}}', type=Rank)
+
+    assert rank.seconds == dict.fromkeys(TRAINING_STATES, 0.0) | {"compute": 5.0}

@@ -97,6 +97,19 @@ class Loop:
         self.now += 1
         self.machine.optimizer_end(which)
 
+    def compile(self) -> None:
+        before = self.machine.compile_begin()
+        self.now += 1
+        self.machine.compile_end(before)
+
+    def backward_compiled_elsewhere(self) -> None:
+        """As on an accelerator: autograd has a thread of its own, for which this one waits."""
+        self.machine.backward_begin()
+        before = self.machine.compile_begin(elsewhere=True)
+        self.now += 3
+        self.machine.compile_end(before, 2)
+        self.machine.backward_end()
+
     def step(self) -> None:
         self.batch()
         self.call()
@@ -254,6 +267,34 @@ def test_each_event_is_in_its_own_phase() -> None:
         assert loop.seconds(phase) == [1, 1, 1]
 
 
+def test_compiling_is_a_phase_of_its_own_in_whatever_it_happens() -> None:
+    loop = Loop()
+    for _ in range(2):
+        loop.batch()
+        assert loop.machine.model_begin(loop.model)
+        loop.compile()
+        loop.machine.model_end()
+        loop.backward_compiled_elsewhere()
+        loop.optimizer()
+
+    assert loop.seconds(phases.COMPILE) == [3, 3]
+    assert loop.seconds(phases.FORWARD) == [0, 0]
+    assert loop.seconds(phases.BACKWARD) == [1, 1]
+
+
+def test_what_an_evaluation_compiles_is_compiling() -> None:
+    loop = Loop()
+    loop.step()
+    loop.machine.mode_changed(training=False)
+    loop.compile()
+    loop.call(grad=False)
+    loop.machine.mode_changed(training=True)
+    loop.step()
+
+    assert loop.seconds(phases.COMPILE) == [0, 1]
+    assert loop.seconds(phases.EVALUATION) == [0, 1]
+
+
 def test_what_a_closure_computes_is_not_the_optimizers() -> None:
     loop = Loop()
 
@@ -359,6 +400,9 @@ EVENTS: list[Callable[[Loop], None]] = [
     lambda loop: loop.machine.mode_changed(training=True),
     lambda loop: loop.machine.exchanged(),
     lambda loop: loop.machine.copy_end(loop.machine.copy_begin()),
+    lambda loop: loop.compile(),
+    lambda loop: loop.machine.compile_begin(),
+    lambda loop: loop.backward_compiled_elsewhere(),
     lambda loop: loop.machine.explicit_step(samples=0, tokens=0),
 ]
 

@@ -155,7 +155,8 @@ def _ledger(policy: Policy) -> PlacedPanel:
             "What is not explained is shown as such.",
             "nearly all is compute, with some communication, and the height is the number of ranks",
             "the widest other colour is where to look: data_wait and host_wait in the row of input and host, communication and "
-            "straggler_wait in that of the ranks, checkpoint in its own; lost_work, restore and hung in that of faults",
+            "straggler_wait in that of the ranks, checkpoint in its own; lost_work, restore and hung in that of faults; compile, "
+            "after the start: see TrainingRecompiling",
             NO_JOB,
         ),
         [Query(f"sum by (state) ({rate}) > 0", "{{state}}")],
@@ -166,6 +167,7 @@ def _ledger(policy: Policy) -> PlacedPanel:
         colors={state: palette.STATE_COLORS[state] for state in TRAINING_STATES},
         links=[
             _explored(policy),
+            runbook(policy, "TrainingRecompiling"),
             links.board("fleet", "Fleet", CLUSTER_KEPT),
             links.board("nccl", "Its collectives", JOB_KEPT),
         ],

@@ -30,6 +30,7 @@ _STATE_WORDS = {
     "host_wait": "the host: launches, pauses, waiting for a core",
     "checkpoint": "saving checkpoints",
     "evaluation": "evaluation",
+    "compile": "compiling",
     "communication": "exposed communication",
     "unexplained": "what is in no phase",
     "compute": "computing",

@@ -1,0 +1,1 @@
+"""Compilations by torch.compile: their time, and why code is compiled again."""
