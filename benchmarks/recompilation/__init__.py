@@ -1,0 +1,1 @@
+"""Compilations of real trainings against torch's own trace: seconds, guards that failed, limits, graph breaks."""
