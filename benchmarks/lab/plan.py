@@ -178,6 +178,7 @@ LOOKALIKES: dict[str, tuple[tuple[str, str] | None, tuple[str, str] | None]] = {
     "11v24": (("host_pause", "evaluation"), ("checkpoint_stall", "save")),
     "19v21": (("network_degraded", "token_bucket"), ("compute_straggler", "extra_work")),
     "28v": (("silent_corruption", "flip"), None),
+    "compile_v_hang": (("recompilation", "long"), ("hang", "stuck")),
 }
 
 
@@ -188,7 +189,7 @@ def _alike(spec: Spec, pair: str, side: int, dice: Random) -> Spec:
     model, main_ratio, ballast = dice.choice(["sequence", "convolution"]), dice.uniform(0.7, 0.85), 1 << 20
     micro_batches = dice.choice([1, 4])
     faults = list(spec.faults)
-    if pair in {"1v2", "4v12", "18v21", "11v24"}:
+    if pair in {"1v2", "4v12", "18v21", "11v24", "compile_v_hang"}:
         common |= {"model": model, "workers": 0, "pinned": False}
     elif pair == "2v11":  # a script without a loader: slow before the model, or after it
         common |= {"model": model, "pinned": False, "micro_batches": micro_batches}

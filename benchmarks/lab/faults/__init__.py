@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.lab.faults import communication, compute, host, input, lifecycle, numerics, pipelines  # noqa: A004
+from benchmarks.lab.faults import communication, compiling, compute, host, input, lifecycle, numerics, pipelines  # noqa: A004
 from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.site import Hooks, Site
 from benchmarks.lab.spec import Planned
@@ -11,12 +11,13 @@ CAUSES: tuple[Cause, ...] = (
     *input.CAUSES,
     *compute.CAUSES,
     *host.CAUSES,
+    *compiling.CAUSES,
     *communication.CAUSES,
     *pipelines.CAUSES,
     *numerics.CAUSES,
     *lifecycle.CAUSES,
 )
-BY_NAME = {(cause.slug, cause.name): cause for cause in (*CAUSES, *input.LOOKALIKE_CAUSES)}
+BY_NAME = {(cause.slug, cause.name): cause for cause in (*CAUSES, *input.LOOKALIKE_CAUSES, *compiling.LOOKALIKE_CAUSES)}
 SLUGS = tuple(dict.fromkeys(cause.slug for cause in CAUSES))
 
 

@@ -37,7 +37,7 @@ _STEPS = 200
 """Of a job that starts twice: of a shorter one, starting takes far longer than all that it can do again."""
 
 
-def _hang(dice: Random, ratio: float, shape: dict[str, Any]) -> dict[str, Any]:
+def draw_hang(dice: Random, ratio: float, shape: dict[str, Any]) -> dict[str, Any]:
     return {"rank": dice.randrange(2), "at_step": dice.randrange(25, 60), "hang_seconds": 5.5 + 5 * ratio + dice.random()}
 
 
@@ -59,12 +59,12 @@ CAUSES = (
         "hang",
         "stopped",
         "ddp",
-        draw=_hang,
+        draw=draw_hang,
         seconds=stopped_seconds,
         one_rank=True,
         shape=lambda dice, ratio: _NO_WORKERS,
         steps=80,
     ),
-    Cause("hang", "stuck", "ddp", stuck, _hang, latest_rank, one_rank=True, shape=lambda dice, ratio: _NO_WORKERS, steps=80),
+    Cause("hang", "stuck", "ddp", stuck, draw_hang, latest_rank, one_rank=True, shape=lambda dice, ratio: _NO_WORKERS, steps=80),
     Cause("lost_work", "killed", "ddp", draw=_kill, seconds=replayed_seconds, one_rank=True, shape=_saving, steps=_STEPS),
 )
