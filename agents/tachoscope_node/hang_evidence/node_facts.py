@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from tachoscope_core.redaction import redact
 from tachoscope_node.collectors.collector import NoDataError, NotSupportedError, PartialError
 from tachoscope_node.collectors.infiniband import InfinibandCollector
+from tachoscope_node.collectors.kernel_log import KernelLog
 from tachoscope_node.collectors.network import NetworkCollector
-from tachoscope_node.gpu.xid.kernel_log import KernelLog
 from tachoscope_node.nccl.ras_client import MOST_BYTES as MOST_RAS_BYTES
 from tachoscope_node.nccl.ras_client import NobodyError, Question, RasError, UnsafeError
 from tachoscope_node.nccl.ras_report import is_safe, read
