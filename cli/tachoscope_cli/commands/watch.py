@@ -39,7 +39,7 @@ def watch(
         typer.Option(
             metavar="SECONDS",
             min=0,
-            help="Share the jobs with all watches of the store with this option; a watch that stops for this long loses its jobs. "
+            help="Share the jobs with the other watches of the store that set this; one that stops for this long loses its jobs. "
             "0: all jobs are this watch's.",
         ),
     ] = 0.0,

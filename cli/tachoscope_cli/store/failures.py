@@ -63,5 +63,5 @@ def rendered(found: suspects.Failures) -> RenderableType:
     return Group(
         *parts,
         Text("failed more than others?", style="bold"),
-        *(Text(f"  {line}") for line in lines or ["too few failures to compare"]),
+        *(Text(f"  {line}") for line in lines or ["cannot be determined"]),
     )

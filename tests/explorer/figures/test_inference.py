@@ -105,7 +105,7 @@ def test_what_clients_alone_saw_has_no_phases_and_says_so(tmp_path: Path) -> Non
     shown = open_page("inference", store_of(tmp_path / "store", client))
 
     assert not shown.exception
-    assert "No record says in which state a request was" in words(shown)
+    assert "No record contains the states of requests" in words(shown)
     assert "only clients left records" in words(shown)
     assert "Its record does not say in which states it was" in words(shown)
 

@@ -95,5 +95,5 @@ def test_each_filter_reaches_its_collector() -> None:
 
 
 def test_a_filter_for_what_has_no_devices_is_refused() -> None:
-    with pytest.raises(TachoscopeError, match=r"no device filter for 'cpu' \(give one for disk, network, infiniband\)"):
+    with pytest.raises(TachoscopeError, match=r"no device filter exists for 'cpu' \(give one for disk, network, infiniband\)"):
         host_collectors("/proc", "/sys", ranks, {"cpu": DeviceFilter()})

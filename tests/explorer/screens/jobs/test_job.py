@@ -293,7 +293,7 @@ def test_a_saved_report_stands_in_where_there_are_no_records(tmp_path: Path, rep
 
     shown = open_page("job", tmp_path, job=NAME)
 
-    assert "no records of this job" in words(shown)
+    assert "This job has no records" in words(shown)
     assert "input_straggler, rank 1" in words(shown)
 
 
