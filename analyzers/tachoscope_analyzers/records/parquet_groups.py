@@ -86,7 +86,9 @@ def _groups_within(metadata: Any, wanted: Wanted) -> list[int]:
 
     The end of a row is its `time`, its length that of a step, else 0; both by the statistics of the file.
     """
-    names = metadata.schema.names
+    if wanted.groups is not None and wanted.start is None and wanted.end is None:
+        return sorted(wanted.groups)
+    names = _names(metadata)
     found = []
     for number in range(metadata.num_row_groups) if wanted.groups is None else sorted(wanted.groups):
         group = metadata.row_group(number)
@@ -95,6 +97,18 @@ def _groups_within(metadata: Any, wanted: Wanted) -> list[int]:
         if (wanted.start is None or ends >= wanted.start) and (wanted.end is None or begins <= wanted.end):
             found.append(number)
     return found
+
+
+def _names(metadata: Any) -> list[str]:
+    """Return the names of the columns.
+
+    Not by `metadata.schema`: the two would refer to each other, and some MB of each file that was read would stay in memory until
+    Python looks for such circles, which it hardly does where few objects are made.
+    """
+    if not metadata.num_row_groups:
+        return []
+    group = metadata.row_group(0)
+    return [group.column(place).path_in_schema for place in range(group.num_columns)]
 
 
 def _longest_step(group: Any, names: Sequence[str]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import random
 from typing import Any
@@ -72,3 +73,15 @@ def test_steps_that_are_no_whole_nanoseconds_are_held_by_a_file_that_begins_with
 
     assert written(thirds, steps(1))[1] == thirds + steps(1)
     assert written(steps(1), thirds)[1] == [*steps(1), thirds[0], thirds[3], thirds[6]]
+
+
+def test_a_file_that_was_read_leaves_nothing_for_the_garbage_collector() -> None:
+    content, _ = written(steps(1), steps(2))
+    gc.collect()
+    gc.disable()
+    try:
+        for wanted in (Wanted(), Wanted(start=0.0), Wanted(groups=[1])):
+            assert sum(map(len, read_steps(io.BytesIO(content), wanted))) > 0
+        assert [one for one in gc.get_objects() if type(one) is pq.FileMetaData] == []
+    finally:
+        gc.enable()
