@@ -69,6 +69,8 @@ VALUES: dict[tuple[str, str], tuple[str, ...]] = {
 RARE = frozenset({"tachoscope_gpu_xid_errors_total", "tachoscope_gpu_xid_last_seen_seconds", "tachoscope_shard_failures_total"})
 """What only one in a hundred has in a fleet that is well."""
 ABSENT = frozenset({"tachoscope_gpu_health_reason_info", "tachoscope_collector_failing_seconds"})
+OF_RANK_0 = frozenset({"tachoscope_nccl_ras_up", "tachoscope_nccl_communicators", "tachoscope_nccl_missing_ranks"})
+"""What only the node tells that has rank 0 of a job: it asks for all ranks."""
 OF_THE_WATCH = frozenset({"tachoscope_bottleneck_ratio", *(metric.name for metric in watch_metrics.WATCH_METRICS)})
 """What one server tells, and not each node."""
 RATES: dict[tuple[str, str], float] = {
@@ -172,9 +174,12 @@ class Fleet:
     def job_labels(self, node: int) -> Labels:
         return {"training_job": f"pretrain-{node * self.jobs // self.nodes:04d}"}
 
+    def first_node(self, node: int) -> int:
+        """Return the node with rank 0 of the job on a node."""
+        return -(-(node * self.jobs // self.nodes) * self.nodes // self.jobs)
+
     def rank_labels(self, node: int, local: int) -> Labels:
-        first = -(-(node * self.jobs // self.nodes) * self.nodes // self.jobs)  # of the job's nodes
-        return {**self.job_labels(node), "rank": str((node - first) * self.gpus + local)}
+        return {**self.job_labels(node), "rank": str((node - self.first_node(node)) * self.gpus + local)}
 
     def gpu_labels(self, node: int, local: int) -> Labels:
         return {"gpu": str(local), "uuid": f"GPU-{node:08x}-{local:04x}-4000-8000-000000000000", "mig": ""}
@@ -193,6 +198,8 @@ class Fleet:
         each = range(self.gpus) if wanted & {"rank", "gpu"} else range(1)
         for node, local in itertools.product(range(self.nodes) if nodes is None else nodes, each):
             if metric.name in RARE and (node * 8 + local) % 100:
+                continue
+            if metric.name in OF_RANK_0 and node != self.first_node(node):
                 continue
             known = {**self.rank_labels(node, local), **self.gpu_labels(node, local), "host": f"node-{node:05d}"}
             yield {**self.node_labels(node), **{label: value for label, value in known.items() if label in wanted}}
