@@ -20,6 +20,7 @@ def test_one_switch_turns_all_native_modules_off(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_module_that_is_not_there_is_told_as_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(native.SWITCH, raising=False)
     monkeypatch.setitem(native.MODULES, "tachoscope_core.no_such_module", "nothing")
 
     found = native.native("tachoscope_core.no_such_module")
