@@ -35,6 +35,8 @@ ROOT, FILE = 1, 2
 SIZE = 1 << 20
 ENOSYS, ENOENT = 38, 2
 MNT_DETACH = 2
+ASYNC_READ = 1
+"""The kernel reads ahead, and who reads waits for its page, in state D, and not for the answer, which a signal may interrupt."""
 
 
 def attributes(node: int) -> bytes:
@@ -46,7 +48,7 @@ def answer(opcode: int, node: int, body: bytes) -> bytes | int:
     """Return what an operation gives, or the number of its error."""
     if opcode == INIT:
         _, minor = struct.unpack_from("<II", body)
-        return struct.pack("<IIIIHHIIHHI7I", 7, min(minor, 31), 0, 0, 12, 9, 4096, 1, 1, 0, 0, *[0] * 7)
+        return struct.pack("<IIIIHHIIHHI7I", 7, min(minor, 31), 1 << 17, ASYNC_READ, 12, 9, 4096, 1, 1, 0, 0, *[0] * 7)
     if opcode == LOOKUP:
         return struct.pack("<QQQQII", FILE, 0, 60, 60, 0, 0) + attributes(FILE) if body.rstrip(b"\0") == b"data" else ENOENT
     if opcode == GETATTR:

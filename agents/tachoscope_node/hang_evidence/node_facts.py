@@ -21,10 +21,10 @@ LOOK_BACK_SECONDS = 900.0
 _MOST_LINES = 100
 _RAS_PAUSE_SECONDS = 0.05
 _TOLD = re.compile(
-    r"NVRM|Xid|blocked for more than|out of memory|oom|not responding|I/O error|hung_task|soft lockup|link (?:is )?down|mlx5|nfs",
+    r"NVRM|Xid|blocked for more than|not responding|I/O error|soft lockup|link (?:is )?down|mlx5",
     re.IGNORECASE,
 )
-"""Lines of the kernel's log that may tell why a process stands still."""
+"""Lines of the kernel's log that may tell why a process stands still: of devices and file systems, not of others' processes."""
 
 
 def network_moved(proc: str, sys: str, seconds: float) -> dict[str, dict[str, float]]:
@@ -60,7 +60,7 @@ def _counters(collector: NetworkCollector | InfinibandCollector) -> dict[tuple[s
 
 
 def kernel_lines(path: str = "/dev/kmsg") -> list[str]:
-    """Return what the kernel said lately of GPUs, memory, file systems and tasks that stand still, the newest last.
+    """Return what the kernel said lately of GPUs, file systems, links and tasks that stand still, the newest last.
 
     Raises:
         NotSupportedError: the log may not be read. OSError: it cannot be.

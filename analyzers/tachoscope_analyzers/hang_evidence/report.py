@@ -26,6 +26,7 @@ from tachoscope_core.storage.store import Store
 
 _CLASS = "hang"
 _SOURCE = "evidence of the hang"
+_WITHOUT_STEP = "time without a step of any rank when it was noticed"
 _MOST_GROUPS = 6
 _MOST_LINES = 5
 _LEAST_SECONDS = 1e-6
@@ -135,7 +136,7 @@ def _action(odd: StackGroup | None) -> str:
 
 
 def _evidence(bundles: Sequence[HangBundle], groups: Sequence[StackGroup], seconds: float) -> Iterable[Evidence]:
-    yield Evidence(signal="time without a step of any rank when it was noticed", value=seconds, unit="seconds", source="records")
+    yield Evidence(signal=_WITHOUT_STEP, value=seconds, unit="seconds", source="records")
     for bundle in bundles:
         if bundle.failed_rank >= 0:
             signal = f"rank {bundle.failed_rank} by the rule of hangs: {bundle.why}"

@@ -105,6 +105,8 @@ def loss_text(finding: Finding, report: Report) -> str:
     if report.serving:
         return serving_words.loss(finding, report)
     if is_hang_report(report):
+        if report.stacks:
+            return f"no step for {seconds(finding.seconds_per_step)} when it was noticed"
         return "others wait; since when the dumps do not tell"
     if not finding.seconds_per_step:
         return "no time of the steps"

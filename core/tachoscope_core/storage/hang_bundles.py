@@ -66,7 +66,7 @@ class HangBundle(msgspec.Struct, frozen=True, kw_only=True):
         since: when a rank of the node finished its last step. noticed: when the hang was. complete: when all was collected.
         failed_rank: the rank that the others wait for, by the hang rule; -1: not known. why: what it was judged by.
         network: counters of the node by interface, what they moved in `network_seconds`; by port of InfiniBand as well.
-        kernel_log: lines on GPUs (Xid), memory and tasks that stand still.
+        kernel_log: lines on GPUs (Xid), file systems, links and tasks that stand still.
         ras: what NCCL's RAS answered. dumps: flight-recorder dumps by rank, files beside this object.
         missing: parts that could not be had, with the reason.
     """
