@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from fake_ras import communicator, fake_ras
 from processes import wait_for
 from tachoscope.sampling.unlocked_stacks import why_not
 from tachoscope_core.errors import TachoscopeError
@@ -24,7 +25,9 @@ from tachoscope_core.storage.store import Store
 from tachoscope_node.hang_evidence.bounded import within
 from tachoscope_node.hang_evidence.collector import EvidenceCollector, HungJob, HungRank
 from tachoscope_node.hang_evidence.flight_dumps import take_dump
+from tachoscope_node.hang_evidence.node_facts import kernel_lines, ras_answer
 from tachoscope_node.hang_evidence.processes import evidence_of
+from tachoscope_node.nccl.ras_client import RasError
 
 RANK = """
 import os, sys, time
@@ -181,3 +184,30 @@ def test_what_is_not_the_jobs_own_pipe_is_not_written_to(tmp_path: Path, kind: s
         take_dump(hung.pid, 7)
 
     assert target.read_text() == "" and not (kind == "a file" and (tmp_path / "pipe7.pipe").read_text())
+
+
+def test_the_kernels_lines_are_of_devices_and_file_systems_of_the_last_quarter_of_an_hour(tmp_path: Path) -> None:
+    now = time.clock_gettime(time.CLOCK_BOOTTIME) * 1e6
+    lines = [
+        (now - 1000e6, "NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus: too long ago"),
+        (now - 2e6, "NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus"),
+        (now - 1e6, "Memory cgroup out of memory: Killed process 4711 (of somebody else)"),
+        (now, "nfs: server files not responding, still trying"),
+    ]
+    log = tmp_path / "kmsg"
+    log.write_text("".join(f"6,{number},{max(round(at), 0)},-;{text}\n" for number, (at, text) in enumerate(lines)))
+
+    found = [line.partition(" ")[2] for line in kernel_lines(str(log))]
+    assert [text.partition(":")[0] for text in found] == ["NVRM", "nfs"] and "too long ago" not in found[0]
+
+
+def test_ras_is_asked_and_what_speaks_against_that_is_said(tmp_path: Path) -> None:
+    with fake_ras() as server:
+        server.communicators = [communicator(7, 7, name="0xabc")]
+        assert "0xabc" in ras_answer(server.address)
+        server.version = "2.24.3"
+        with pytest.raises(RasError, match="not safe to query"):
+            ras_answer(server.address)
+        address = server.address
+    with pytest.raises(RasError, match="nobody listens"):
+        ras_answer(address)
