@@ -100,7 +100,7 @@ class EvidenceCollector:
             bundle, dumps = self._collect(hung, noticed)
             bundle = self._with_dumps(bundle, dumps)
             hang_bundles.write(self._store, msgspec.structs.replace(bundle, complete=self._clock()))
-            self._log(f"job {hung.job}: the evidence of its hang is in the store: tachoscope hang {hung.job}")
+            self._log(f"job {hung.job}: the evidence of its hang is stored: tachoscope hang {hung.job} --store {self._store.url}")
         except Exception as error:  # of a store, or a fault: the job and who watches it go on
             self._log(f"job {hung.job}: the evidence of its hang could not be stored: {error}")
 

@@ -67,7 +67,7 @@ def _how(end: AttemptEnding, command: str) -> str:
     if end.lasts:
         return f"the job hangs: {end.reason}"
     if end.kind == "hung":
-        return f"the job hung: {end.reason}"
+        return f"{job_notes.HUNG}: {end.reason}"
     if end.process is None:
         return f"the command failed: {end.reason}"
     own = end.process.ended.reason if end.process.ended is not None else ""

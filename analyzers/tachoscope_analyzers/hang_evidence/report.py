@@ -8,6 +8,7 @@ import msgspec
 
 from tachoscope_analyzers.hang_evidence.groups import groups_of
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs.notes import HUNG
 from tachoscope_core.report.report import (
     Evidence,
     Finding,
@@ -70,10 +71,11 @@ def report(bundles: Sequence[HangBundle], places: Sequence[str]) -> Report:
 
 
 def with_evidence(made: Report, store: Store) -> Report:
-    """Return a report of records whose finding of a hang says where the processes stood at the last one, if that was collected and
-    lies in the report's window; else the same.
+    """Return a report of records on a job that hung with where its processes stood at the last hang, if that was collected and lies
+    in the report's window; else the same. Its finding of a hang, if it has one, says so as well.
     """
-    if not any(finding.class_ == _CLASS for finding in made.findings):
+    ended_in_it = any(note.what.startswith(HUNG) for note in made.quality)
+    if not ended_in_it and not any(finding.class_ == _CLASS for finding in made.findings):
         return made
     try:
         bundles, _ = last_hang(store, made.job)

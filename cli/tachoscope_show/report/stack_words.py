@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tachoscope_core.report.report import Report
 from tachoscope_core.report.stack_groups import StackGroup, sentence
 
-TITLE = "where its processes stand, the odd ones first"
+TITLE = "where its processes stood when it hung, the odd ones first"
 _MOST_GROUPS = 12
 _MOST_FRAMES = 12
 

@@ -16,6 +16,8 @@ from tachoscope_core.storage.spool import FOREIGN_PYTHON, FRAMEWORKS, PYTHON
 
 STEPS_BEFORE = "the report is on the steps before"
 """How the note of a failure begins what it means."""
+HUNG = "the job hung"
+"""How the note on an attempt that ended in a hang begins."""
 SAY_STEPS = "call tachoscope.step() at the end of each step (docs/concepts/steps.md)"
 _NOTHING = f"no process of it computed gradients with torch or called tachoscope.step(): {SAY_STEPS}"
 
