@@ -18,6 +18,7 @@ from tachoscope_core.storage.store import Store, host_folder, unpacked, written_
 SCHEMA = 1
 MOST_BYTES = 8 << 20
 """Of one bundle, unpacked: some 500 processes."""
+_FEWER_THREADS = (16, 4, 1)
 _HANG = re.compile(r"(?P<attempt>\d{1,9})-(?P<since>\d{1,12})")
 
 
@@ -100,8 +101,19 @@ class StoredHang:
 
 
 def write(store: Store, bundle: HangBundle) -> str:
-    """Write what a node found; return the path of the object. Raises TachoscopeError if the store does not take it."""
-    return store.write_hang(bundle.job, f"{_folder(bundle)}/{host_folder(bundle.node)}.json.gz", msgspec.json.encode(bundle))
+    """Write what a node found; return the path of the object. Of more than `MOST_BYTES` threads are left out, which it then says.
+
+    Raises:
+        TachoscopeError: the store does not take it.
+    """
+    document = msgspec.json.encode(bundle)
+    for threads in _FEWER_THREADS:
+        if len(document) <= MOST_BYTES:
+            break
+        processes = [msgspec.structs.replace(process, threads=process.threads[:threads]) for process in bundle.processes]
+        missing = bundle.missing | {"threads": f"all but the first {threads} of each process are left out, for their size"}
+        document = msgspec.json.encode(msgspec.structs.replace(bundle, processes=processes, missing=missing))
+    return store.write_hang(bundle.job, f"{_folder(bundle)}/{host_folder(bundle.node)}.json.gz", document)
 
 
 def write_dump(store: Store, bundle: HangBundle, rank: int, data: bytes) -> str:

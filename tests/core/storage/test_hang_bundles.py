@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.storage.hang_bundles import SCHEMA, HangBundle, ProcessEvidence, hangs, last_hang, parse, write, write_dump
+from tachoscope_core.storage.hang_bundles import (
+    SCHEMA,
+    HangBundle,
+    ProcessEvidence,
+    ThreadEvidence,
+    hangs,
+    last_hang,
+    parse,
+    read,
+    write,
+    write_dump,
+)
 from tachoscope_core.storage.store import Store
 
 
@@ -49,6 +61,16 @@ def test_a_damaged_object_costs_no_other_and_alone_is_an_error_that_names_it(tmp
 def test_what_is_no_bundle_or_a_newer_one_is_refused(document: bytes, says: str) -> None:
     with pytest.raises(TachoscopeError, match=says):
         parse(document, "here")
+
+
+def test_a_bundle_of_very_many_threads_loses_those_that_matter_least_and_can_be_read(tmp_path: Path) -> None:
+    thread = ThreadEvidence(1, "python", frames=["f" * 300] * 40)
+    processes = [ProcessEvidence(rank, 7, threads=[thread] * 100) for rank in range(64)]
+    large = msgspec.structs.replace(bundle("one", 1000.0), processes=processes)
+    found = read(Store(str(tmp_path)), write(Store(str(tmp_path)), large))
+
+    assert {len(process.threads) for process in found.processes} == {4}
+    assert "all but the first 4" in found.missing["threads"]
 
 
 def test_a_dump_lies_beside_the_evidence_and_is_no_hang_of_its_own(tmp_path: Path) -> None:
