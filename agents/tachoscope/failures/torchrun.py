@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,8 +15,15 @@ from tachoscope.process import identity
 from tachoscope.supervisor.records import OutsideRecords
 from tachoscope_core.records import records
 
-MODULE = "torch.distributed.elastic.multiprocessing.api"
-_NOTED = "_tachoscope_noted"
+_STATE = "_tachoscope_ends"
+
+
+@dataclass(slots=True)
+class _SeenEnds:
+    """Of the ranks of one attempt: those whose end was seen, and the ends in order that are not written yet."""
+
+    ranks: set[int] = field(default_factory=set)
+    in_order: list[dict[str, Any]] = field(default_factory=list)
 
 
 def follow(module: ModuleType) -> None:
@@ -46,34 +54,40 @@ def follow(module: ModuleType) -> None:
 
 
 def _note(context: Any, *, told_to_go: bool) -> None:
-    """Write the ends of ranks that were not written yet."""
-    noted: set[int] = context.__dict__.setdefault(_NOTED, set())
+    """Write the ends of ranks that were not written yet; those in order only once another rank did not end so."""
+    seen: _SeenEnds = context.__dict__.setdefault(_STATE, _SeenEnds())
+    failed: list[dict[str, Any]] = []
+    environ: dict[str, str] = {}
     for local_rank, handler in context.subprocess_handlers.items():
         code = handler.proc.returncode
-        if code is None or local_rank in noted:
+        environ = context.envs[local_rank]
+        if code is None or local_rank in seen.ranks:
             continue
-        noted.add(local_rank)
-        log = context.__dict__.get("stderrs", {}).get(local_rank) or ""
-        _write(context.envs[local_rank], handler.proc.pid, int(code), told_to_go=told_to_go, log=log)
+        seen.ranks.add(local_rank)
+        end = _end(environ, handler.proc.pid, int(code), context.__dict__.get("stderrs", {}).get(local_rank) or "")
+        (failed if code or told_to_go else seen.in_order).append(end | {"told_to_go": told_to_go})
+    if failed:
+        rows, seen.in_order = [*seen.in_order, *failed], []
+        _write(environ, rows)
 
 
-def _write(environ: dict[str, str], pid: int, code: int, *, told_to_go: bool, log: str) -> None:
-    """Write the end of a rank. log: where torchrun keeps what the rank wrote to stderr; empty: nowhere."""
+def _end(environ: dict[str, str], pid: int, code: int, log: str) -> dict[str, Any]:
+    """Return the fields of a `ProcessExited`. log: where torchrun keeps what the rank wrote to stderr; empty: nowhere."""
+    directory = Path(os.environ.get(identity.RUN_DIR, ""))
+    fault = fault_stack.take(directory, pid)
+    if code and not fault.place.location and log:
+        fault = fault_stack.in_log(Path(log))
+    rank = int(environ.get("RANK", records.LAUNCHER_RANK))
+    moment = {"time": time.time(), "monotonic_ns": time.monotonic_ns()}
+    return moment | {"exited_rank": rank, "exited_pid": pid, "exit_code": code} | fault.fields
+
+
+def _write(environ: dict[str, str], ends: list[dict[str, Any]]) -> None:
     directory = os.environ.get(identity.RUN_DIR)
     if not directory:
         return
     who = identity.resolve({**os.environ, **environ})
-    fault = fault_stack.take(Path(directory), pid)
-    if code and not fault.place.location and log:
-        fault = fault_stack.in_log(Path(log))
     own = OutsideRecords(Path(directory), who.job, who.attempt, host=who.host)
-    own.write(
-        records.ProcessExited,
-        time=time.time(),
-        exited_rank=int(environ.get("RANK", -1)),
-        exited_pid=pid,
-        exit_code=code,
-        told_to_go=told_to_go,
-        **fault.fields,
-    )
+    for end in ends:
+        own.write(records.ProcessExited, **end)
     own.close()
