@@ -23,8 +23,6 @@ thread. `left`: it ended in order. `told`: torchrun told it to end."""
 _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|Cannot allocate memory|not enough memory")
 _NO_MEMORY_TYPES = frozenset({"OutOfMemoryError", "MemoryError"})
 _WORKER_KILLED = re.compile(r"DataLoader worker \(pid.{0,40}\) is killed by signal")
-_SAME_DEATH_SECONDS = 10.0
-"""So long a process may take from its last exception to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +196,9 @@ def _of_exit_code(code: int) -> tuple[str, bool]:
 
 
 def _add_unless_known(known: list[RankEnd], end: RankEnd) -> None:
-    """Add an end of a rank that said nothing itself: else what it said is that same end, or what led to it."""
+    """Add an end of a rank that said nothing itself: else what it said led to that end, however long the clean-up took."""
     weaker = {"thread", "left"} if end.nature == "primary" else {"thread"}  # a crash may follow an ordered exit
-    if not any(one.nature not in weaker and abs(end.at - one.at) <= _SAME_DEATH_SECONDS for one in known):
+    if all(one.nature in weaker for one in known):
         known.append(end)
 
 

@@ -258,3 +258,9 @@ def test_the_end_of_a_rank_that_left_may_be_seen_after_the_others_lost_it() -> N
     root = Job(2).attempt().raised(0, 4.3, "RuntimeError", PEER_GONE).exited(1, 4.4, 0).exited(0, 4.6, 1).ended(5.0).root()
 
     assert (root.rank, root.cause, root.location, root.cascade) == (1, "exited", "", [0])
+
+
+def test_the_end_of_a_rank_that_gave_up_is_no_failure_of_its_own_however_late_it_comes() -> None:
+    job = Job(2).attempt().raised(0, 10.0, "RuntimeError", GAVE_UP).exited(0, 55.0, 1).exited(1, 56.0, -15, told=True)
+
+    assert (job.ended(57.0).root().rank, job.root().cause) == (1, "hang")
