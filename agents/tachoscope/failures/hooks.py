@@ -7,10 +7,12 @@ is swallowed. Of a raised `SystemExit` Python tells no hook; `sys.exit` is follo
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal
 
@@ -45,7 +47,7 @@ class EndHooks:
     def install(self) -> None:
         """Set the hooks, and open the file for what a signal ends; called once in a process."""
         sys.excepthook, threading.excepthook = self.on_exception, self.on_thread_exception
-        sys.exit, os._exit = self.exit, self.exit_at_once
+        sys.exit, os._exit = _in_place_of("sys", sys.exit, self.exit), _in_place_of("os", os._exit, self.exit_at_once)
         self._lines.follow(sys.stderr)
         atexit.register(self.at_end)
         if self._directory:
@@ -70,7 +72,7 @@ class EndHooks:
             if threading.current_thread() is threading.main_thread() and self._is_worth_telling(code):
                 from tachoscope.failures import own_report
 
-                self._exit = own_report.of_exit(code, sys._getframe(1), sys.exc_info()[1])
+                self._exit = own_report.of_exit(code, sys._getframe(2), sys.exc_info()[1])
                 self._exit |= {"time": time.time(), "monotonic_ns": time.monotonic_ns()}
         self._sys_exit(code)
 
@@ -81,7 +83,7 @@ class EndHooks:
                 if self._is_worth_telling(status):
                     from tachoscope.failures import own_report
 
-                    self._write(own_report.of_exit(status, sys._getframe(1), sys.exc_info()[1]))
+                    self._write(own_report.of_exit(status, sys._getframe(2), sys.exc_info()[1]))
                 self._forget_file()
         self._os_exit(status)
 
@@ -120,6 +122,17 @@ class EndHooks:
     def _forget_file(self) -> None:
         if self._directory:
             fault_file.remove_own(self._directory)
+
+
+def _in_place_of(module: str, original: Callable[..., Any], method: Callable[..., Any]) -> Any:
+    """Return a function that calls the method, and has the names of the original, by which it is pickled."""
+
+    @functools.wraps(original)
+    def call(*arguments: Any, **named: Any) -> Any:
+        return method(*arguments, **named)
+
+    call.__module__ = module
+    return call
 
 
 def _is_helper() -> bool:

@@ -167,3 +167,19 @@ def test_stderr_stays_the_stream_that_it_was(tmp_path: Path) -> None:
     script = "import io, sys\nprint(type(sys.stderr) is io.TextIOWrapper, sys.stderr.fileno(), sys.stderr.write('a\\n'))\n"
 
     assert run(tmp_path, script).stdout == "True 2 2\n"
+
+
+def test_the_functions_that_exit_are_pickled_and_called_as_ever(tmp_path: Path) -> None:
+    script = (
+        "import multiprocessing, os, pickle, sys\n"
+        "if __name__ == '__main__':\n"
+        "    print(pickle.loads(pickle.dumps(sys.exit)) is sys.exit, pickle.loads(pickle.dumps(os._exit)) is os._exit)\n"
+        "    one = multiprocessing.get_context('spawn').Process(target=sys.exit, args=(4,))\n"
+        "    one.start()\n"
+        "    one.join()\n"
+        "    print(one.exitcode)\n"
+        "    os._exit(status=6)\n"
+    )
+    ended = run(tmp_path, script, "-u")
+
+    assert (ended.stdout, ended.code, ended.failure.location) == ("True True\n4\n", 6, "script.py:8")
