@@ -267,6 +267,7 @@ def _watch() -> Iterator[Series]:
     here, job = NODES[:1], {"training_job": LABELS["training_job"]}
     for found, share in (("compute_straggler", 0.3), ("input_fetch", 0.2), ("hang", 1.0)):
         yield from _gauge("tachoscope_bottleneck_ratio", share, here, **job, **{"class": found})
+    yield from _gauge("tachoscope_job_same_failure", 1.0, here, **job)
     yield from _gauge("tachoscope_bottleneck_ratio", 0.3, here, training_job="another", **{"class": LABELS["class"]})
     for state in JOB_STATES:
         yield from _gauge("tachoscope_watch_jobs", 2.0, here, state=state)

@@ -17,6 +17,7 @@ from tachoscope_analyzers.records.life_records import LifeRecords, of_job
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.records.records import LAUNCHER_RANK
+from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.job_life import NOBODYS
 from tachoscope_core.report.report import QualityNote
 
@@ -25,14 +26,18 @@ _STEPS_KEPT = 200
 _MOST_PAIRS = 3
 
 
-def notes(job: JobRecords, attempt: int | None = None) -> list[QualityNote]:
-    """Return what is unusual about an attempt, how it failed first; None: about the newest, without how it failed."""
+def notes(job: JobRecords, attempt: int | None = None, root: Failure | None = None) -> list[QualityNote]:
+    """Return what is unusual about an attempt, how it failed first; None: about the newest, without how it failed.
+
+    Args:
+        root: the first failure of the attempt; None: it is not known, and the process that was gone first is named.
+    """
     few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
     found = job_notes.data_notes(facts(few).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
-    return [*([] if attempt is None else _of_life(of_job(few), attempt)), *found]
+    return [*([] if attempt is None else _of_life(of_job(few), attempt, root)), *found]
 
 
-def _of_life(life: LifeRecords, attempt: int) -> list[QualityNote]:
+def _of_life(life: LifeRecords, attempt: int, root: Failure | None) -> list[QualityNote]:
     """Note how an attempt failed, and with which others it ran at once, by the rules that the report on the whole life has."""
     few, clock = life.job, Clock(life.job)
     found = processes(life, clock)
@@ -45,10 +50,10 @@ def _of_life(life: LifeRecords, attempt: int) -> list[QualityNote]:
     run = attempts[-1] if mine[-1].attempt == attempts[-1].attempt else mine[-1]
     launch, last = launch_of(run, attempts, job_allocations(few, attempts, clock, (), now), clock)
     end = ending(run, few, clock, normal, launch, last=last, now=now)
-    return [*_failure(few, attempt, end), *at_once(attempts, clock, attempt)]
+    return [*_failure(few, attempt, end, root), *at_once(attempts, clock, attempt)]
 
 
-def _failure(job: JobRecords, attempt: int, end: AttemptEnding) -> list[QualityNote]:
+def _failure(job: JobRecords, attempt: int, end: AttemptEnding, root: Failure | None) -> list[QualityNote]:
     # A hang counts if somebody who watched saw it: else it may only be that the records of steps were cut off.
     seen = end.kind != "hung" or any(row.attempt == attempt for row in job.hangs)
     if not (end.failed or end.lasts) or end.kind in NOBODYS or not seen:
@@ -56,18 +61,21 @@ def _failure(job: JobRecords, attempt: int, end: AttemptEnding) -> list[QualityN
     command = next((row.reason for row in job.ends if row.rank == LAUNCHER_RANK and row.attempt == attempt), "")
     return [
         QualityNote(
-            what=_how(end, command),
+            what=_how(end, command, root),
             severity="limited",
             means=f"{job_notes.STEPS_BEFORE}; what the failure cost: tachoscope goodput {job.job}, with the same --store",
         )
     ]
 
 
-def _how(end: AttemptEnding, command: str) -> str:
+def _how(end: AttemptEnding, command: str, root: Failure | None) -> str:
     if end.lasts:
         return f"the job hangs: {end.reason}"
     if end.kind == "hung":
         return f"{job_notes.HUNG}: {end.reason}"
+    if root is not None and root.rank is not None and root.cause != "hang":
+        said = root.message.partition("\n")[0]
+        return job_notes.crash(root.rank, (root.step or 1) - 1, root.exception or said, command)
     if end.process is None:
         return f"the command failed: {end.reason}"
     own = end.process.ended.reason if end.process.ended is not None else ""

@@ -154,7 +154,7 @@ class _Joining:
             if row.failed_attempt != attempt or row.failed_rank < 0 or row.failed_rank in seen:
                 continue
             start = next((one for one in self._starts if one.writer == row.failed_writer), None)
-            host, at = start.host if start is not None else row.host, self._at(row, row.seen_time or row.gone_time or row.time)
+            host, at = start.host if start is not None else row.host, self._at(row, row.gone_time or row.time)
             if row.reason == "killed":
                 yield RankEnd(row.failed_rank, at, "primary", "killed", host, "", "killed")
             else:

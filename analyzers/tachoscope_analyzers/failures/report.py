@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from tachoscope_analyzers.attempts.endings import final_hang
+from tachoscope_analyzers.attempts.endings import AttemptEnding, final_hang
 from tachoscope_analyzers.attempts.hangs import HangThreshold, normal_of
 from tachoscope_analyzers.attempts.processes import Clock, processes
 from tachoscope_analyzers.attempts.step_numbering import Run, runs
@@ -18,10 +18,11 @@ from tachoscope_analyzers.failures.host_clocks import ahead_seconds
 from tachoscope_analyzers.failures.rank_ends import AttemptEnds, RankEnd, ends_of
 from tachoscope_analyzers.failures.root import Root, hang_end, root_of
 from tachoscope_analyzers.records.facts import steps_of_writers
-from tachoscope_analyzers.records.life_records import LifeRecords, of_job
+from tachoscope_analyzers.records.life_records import of_job
 from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_core.records import records
 from tachoscope_core.report.failures import Failure, SaidAfter
+from tachoscope_core.report.job_life import NOBODYS
 from tachoscope_core.storage.store import Store
 
 _STEPS_KEPT = 200
@@ -33,7 +34,9 @@ _Key = tuple[object, ...]
 def failures(job: JobRecords) -> list[Failure]:
     """Return the first failure of each attempt that failed, in order, by the first and the last steps of each process."""
     few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
-    return failures_of_life(of_job(few))
+    life, clock = of_job(few), Clock(few)
+    found = processes(life, clock)
+    return failures_of_runs(few, clock, runs(found, clock), normal_of(life, found))
 
 
 def failures_in_store(store: Store, job: str) -> list[Failure]:
@@ -47,14 +50,16 @@ def failures_in_store(store: Store, job: str) -> list[Failure]:
     return failures(from_store(store, job, ends_only=True))
 
 
-def failures_of_life(life: LifeRecords) -> list[Failure]:
-    """Return the first failure of each attempt that failed, in order."""
-    clock = Clock(life.job)
-    found = processes(life, clock)
-    judged = _Judged(life.job, clock, runs(found, clock), normal_of(life, found))
+def failures_of_runs(job: JobRecords, clock: Clock, attempts: Sequence[Run], normal: HangThreshold) -> list[Failure]:
+    """Return the first failure of each attempt that failed, in order.
+
+    Args:
+        attempts: those in which a rank began to train; others are found by what was said of their ends. normal: of their steps.
+    """
+    judged = _Judged(job, clock, attempts, normal)
     roots: list[tuple[int, Root]] = []
     known: set[tuple[str, str, str]] = set()
-    for attempt, ends in ends_of(life.job, clock, ahead_seconds(life.job)).items():
+    for attempt, ends in ends_of(job, clock, ahead_seconds(job)).items():
         root = root_of(ends, known_templates=known, hang=judged.hang(attempt)) if judged.failed(attempt, ends) else None
         if root is not None and not judged.was_noticed(root):
             roots.append((attempt, root))
@@ -166,3 +171,15 @@ def _key(one: Failure) -> _Key:
     """Return what two failures have in common that have the same root; where no code is known to be at fault, the rank counts."""
     whose = None if one.exception or one.location else one.rank
     return one.cause, one.exception, one.location, template_of(one.message), whose
+
+
+def with_root(ending: AttemptEnding, run: Run, found: Sequence[Failure]) -> AttemptEnding:
+    """Return how an attempt ended, by the process of its first failure: the one that was gone first may be a victim."""
+    root = next((one for one in found if one.attempt == run.attempt), None)
+    if root is None or not ending.failed or ending.kind in NOBODYS:
+        return ending
+    process = next((one for one in run.processes if one.rank == root.rank), None)
+    if process is None or (ending.process is not None and ending.process.rank == process.rank):
+        return ending
+    what = root.exception or root.message.partition("\n")[0] or root.cause
+    return replace(ending, process=process, reason=f"rank {process.rank} on {process.host}: {what}")

@@ -66,10 +66,11 @@ def verdicts(job: JobRecords) -> list[Report]:
 
 def report_of(job: JobRecords, decided: Classification, calibration: Calibration | None = None) -> Report:
     """Return the report on steps whose causes were looked for; see `analyze`."""
+    failed = [one for one in failures(job) if one.attempt >= decided.steps.attempt]
     return msgspec.structs.replace(
         _verdict(job, decided, calibration),
         quality=[
-            *notes.notes(job, decided.steps.attempt),
+            *notes.notes(job, decided.steps.attempt, next((one for one in failed if one.attempt == decided.steps.attempt), None)),
             *unread(job),
             *([job.left_out] if job.left_out else []),
             *profiled_steps.notes(job),
@@ -81,7 +82,7 @@ def report_of(job: JobRecords, decided: Classification, calibration: Calibration
         course=course(job, decided.steps, decided.losses),
         memory=decided.memory,
         earlier=job.earlier,
-        failures=[one for one in failures(job) if one.attempt >= decided.steps.attempt],
+        failures=failed,
     )
 
 

@@ -20,7 +20,7 @@ from tachoscope_analyzers.attempts.step_numbering import Run, runs
 from tachoscope_analyzers.checkpoint_policy import advisor
 from tachoscope_analyzers.classify import outside_torch
 from tachoscope_analyzers.data.prices import Price, cost
-from tachoscope_analyzers.failures.report import failures_of_life
+from tachoscope_analyzers.failures.report import failures_of_runs, with_root
 from tachoscope_analyzers.findings.missing_signals import missing_signals
 from tachoscope_analyzers.job.report import unread
 from tachoscope_analyzers.life import checkpoint_costs as saves
@@ -37,6 +37,7 @@ from tachoscope_analyzers.schedulers.common.allocation import Allocation
 from tachoscope_analyzers.stats.distribution import Distribution
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.catalogue import TRAINING_STATES
+from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.job_life import NOBODYS, Advice, Attempt, CheckpointCosts, Cost, Life, Recovery, Suspect
 from tachoscope_core.report.report import Finding, Ledger, NotMeasured, Report, StepSeconds, Window
 from tachoscope_core.report.taxonomy import BY_SLUG
@@ -57,6 +58,7 @@ class LifeParts:
     held: JobAllocations
     time: LifeTime
     normal: HangThreshold
+    failures: list[Failure]
     recoveries: list[Recovery]
     costs: CheckpointCosts | None
 
@@ -128,7 +130,7 @@ def analyze_life(
         ],
         lineage=lineage(job),
         review=review(job, faults),
-        failures=failures_of_life(records),
+        failures=story.failures,
         life=_life(story, prices, queued, new_steps, advice),
     )
 
@@ -179,6 +181,8 @@ def _story(
     # How an attempt ended does not hang on the numbers of its steps, but these hang on that.
     completed = {run.key for run, end in zip(attempts, endings, strict=True) if end.kind == "completed"}
     attempts = runs(found, clock, completed)
+    failures = failures_of_runs(job, clock, attempts, normal)
+    endings = [with_root(end, run, failures) for run, end in zip(attempts, endings, strict=True)]
     new_seconds = Distribution()
     books = [
         books_of(run, end, normal, net, said, new_seconds, told)
@@ -200,6 +204,7 @@ def _story(
         held=held,
         time=life_time(counted, of_records, attempts, endings, clock),
         normal=normal,
+        failures=failures,
         recoveries=recoveries.recoveries(books, endings, clock),
         costs=saves.costs(job, attempts, clock),
     )

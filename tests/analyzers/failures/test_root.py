@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from tachoscope_analyzers.failures.report import failures
+from tachoscope_analyzers.job.report import analyze
+from tachoscope_analyzers.life.report import analyze_life
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.records import records
@@ -85,8 +87,11 @@ class Job:
         self._lists[name].append(kind(**self._envelope(at, 0), **fields))
         return self
 
+    def records(self) -> JobRecords:
+        return JobRecords("j", Source(path=""), **self._lists, steps=StepTable.of(self._steps))
+
     def failures(self) -> list[Failure]:
-        return failures(JobRecords("j", Source(path=""), **self._lists, steps=StepTable.of(self._steps)))
+        return failures(self.records())
 
     def root(self) -> Failure:
         (found,) = self.failures()
@@ -264,3 +269,24 @@ def test_the_end_of_a_rank_that_gave_up_is_no_failure_of_its_own_however_late_it
     job = Job(2).attempt().raised(0, 10.0, "RuntimeError", GAVE_UP).exited(0, 55.0, 1).exited(1, 56.0, -15, told=True)
 
     assert (job.ended(57.0).root().rank, job.root().cause) == (1, "hang")
+
+
+def test_no_part_of_a_report_names_another_rank_than_the_root() -> None:
+    job = Job(2).attempt(steps=8).raised(0, 10.1, "RuntimeError", PEER_GONE).exited(0, 10.2, 1)
+    for rank, at, reason in ((0, 10.3, "RuntimeError"), (1, 10.6, "ValueError")):
+        gone = {
+            "failed_rank": rank,
+            "failed_writer": f"r0-{rank}",
+            "gone_time": BEGAN + at,
+            "seen_time": BEGAN + at,
+            "reason": reason,
+        }
+        job.add("failures", records.WorkerFailed, at, **gone)
+    job.raised(1, 10.05, "ValueError", "sample 17 has no label").exited(1, 10.6, 1).ended(11.0)
+
+    life, attempt = analyze_life(job.records(), now=BEGAN + 100), analyze(job.records())
+
+    assert [one.rank for one in (*life.failures, *attempt.failures)] == [1, 1]
+    assert life.life is not None
+    assert (life.life.attempts[0].reason, life.life.recoveries[0].rank) == ("rank 1 on a: ValueError", 1)
+    assert attempt.quality[0].what == "rank 1 failed with ValueError in step 9; the command ended with exit code 1"
