@@ -94,7 +94,7 @@ class EndHooks:
                 return
             self._forget_file()
             uncaught = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-            if uncaught is not None and not hasattr(sys, "ps1"):
+            if uncaught is not None and not _is_interactive():
                 self._report(uncaught, "exception")
             if self._exit and not self._told:
                 self._write(self._exit)
@@ -133,6 +133,11 @@ def _in_place_of(module: str, original: Callable[..., Any], method: Callable[...
 
     call.__module__ = module
     return call
+
+
+def _is_interactive() -> bool:
+    """Return whether errors end a cell or a line that was typed, and not the process."""
+    return hasattr(sys, "ps1") or "IPython" in sys.modules
 
 
 def _is_helper() -> bool:
