@@ -33,10 +33,18 @@ _Key = tuple[object, ...]
 
 def failures(job: JobRecords) -> list[Failure]:
     """Return the first failure of each attempt that failed, in order, by the first and the last steps of each process."""
+    if not _any_failed(job):
+        return []
     few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
     life, clock = of_job(few), Clock(few)
     found = processes(life, clock)
     return failures_of_runs(few, clock, runs(found, clock), normal_of(life, found))
+
+
+def _any_failed(job: JobRecords) -> bool:
+    """Return whether anything is said of a failure: of a job that runs well the watch asks every minute."""
+    said = job.process_failures or job.process_exits or job.failures or job.out_of_memory
+    return bool(said) or any(row.rank >= 0 and row.status == "failed" for row in job.ends)
 
 
 def failures_in_store(store: Store, job: str) -> list[Failure]:
