@@ -90,9 +90,11 @@ def ending(
     if command is not None and _by_user(command) and run.end - at <= _INTERRUPT_SECONDS:
         return AttemptEnding("interrupted", "by the user", failed_at=at)
     if culprit.ended is not None and culprit.ended.status == "failed":
-        return AttemptEnding("failed", _of(culprit, culprit.ended.reason or "it raised"), culprit, at)
+        return AttemptEnding(
+            "failed", _of(culprit, culprit.ended.reason or "it raised") + _want_of_memory(culprit, job), culprit, at
+        )
     if culprit.failed is not None:
-        return AttemptEnding("killed", _of(culprit, culprit.failed.reason or "killed"), culprit, at)
+        return AttemptEnding("killed", _of(culprit, culprit.failed.reason or "killed") + _want_of_memory(culprit, job), culprit, at)
     if culprit.ended is None and (command is not None or not last):
         return AttemptEnding("killed", _of(culprit, "gone without a word"), culprit, at)
     if command is not None:
@@ -221,6 +223,15 @@ def _notice(run: Run, job: JobRecords, clock: Clock) -> records.PreemptionNotice
         if run.start <= clock.unix_seconds(row) <= run.end + 1.0 and run.end <= until:
             return row
     return None
+
+
+def _want_of_memory(process: RankProcess, job: JobRecords) -> str:
+    """Return that the kernel killed a process or a worker of its loader for want of memory; empty: nobody says so."""
+    kill = next((row for row in job.out_of_memory if row.failed_writer == process.writer), None)
+    if kill is None:
+        return ""
+    who = "a worker of its loader got no memory" if kill.victim == "loader_worker" else "out of memory"
+    return f", {who} (limit of {kill.limit_of})"
 
 
 def _of(process: RankProcess | None, what: str) -> str:

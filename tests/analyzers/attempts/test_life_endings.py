@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from life_making import T0, PlantedLife, judged, killed_three_times
+from tachoscope_core.records import records
 
 
 def test_each_recovery_names_the_first_to_go_and_its_parts_make_the_whole(tmp_path: Path) -> None:
@@ -86,3 +87,16 @@ def test_a_short_last_attempt_of_a_command_is_not_one_of_the_next_command_on_tha
     _, told = judged(life, tmp_path)
 
     assert [attempt.ended for attempt in told.attempts] == ["killed", "completed", "completed"]
+
+
+def test_an_attempt_that_was_killed_for_want_of_memory_says_so_with_whose_limit_it_was(tmp_path: Path) -> None:
+    life = PlantedLife()
+    life.launcher(0.0, 12.0, code=137)
+    for rank in range(2):
+        life.process(rank, [1.0] * 5, start=1.0, begin=5.0)
+        life.gone(rank, 10.5 + rank, start=1.0)
+    who = {"failed_rank": 0, "failed_writer": life.writer(0, 0, 1.0), "limit_of": "/job", "killed_time": T0 + 10.4}
+    life.add(records.OutOfMemory, 10.5, writer="watch-node-0", **who)
+    _, told = judged(life, tmp_path)
+
+    assert (told.attempts[0].ended, told.attempts[0].reason) == ("killed", "rank 0 on node-0, out of memory (limit of /job)")

@@ -29,6 +29,7 @@ SLUGS = [
     "slow_link",
     "memory_thrash",
     "host_memory",
+    "out_of_memory",
     "checkpoint_stall",
     "lost_work",
     "hang",
