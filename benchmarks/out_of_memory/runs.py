@@ -18,7 +18,7 @@ from tachoscope_core.storage.store import Store
 
 GROUPS = Path("/sys/fs/cgroup/memory")
 TRAINING = Path(__file__).with_name("training.py")
-RUN_SECONDS = 150.0
+RUN_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ import torch  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
 RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-WIDTH, STEP_SECONDS = 64, 0.02
+WIDTH, STEP_SECONDS, LEAST_CALLS = 64, 0.02, 200
 STARTED = Path(os.environ["SHARED_FOLDER"]) / "started"
 
 
@@ -50,18 +50,23 @@ def room() -> int:
 
 
 class Filling:
-    """Says how many bytes are due now, so that the given part of the room is filled in `fill_seconds`, and then no more."""
+    """Says how many bytes are due now, so that the given part of the room is filled in `fill_seconds`, and then no more.
+
+    It takes at least `LEAST_CALLS` calls, so that a machine that is loaded has as many steps to look at as another one.
+    """
 
     def __init__(self, share: float = 1.0) -> None:
         self.total = GIVEN.ratio * room() * share
         self.begin: float | None = None
         self.done = 0.0
+        self.calls = 0
 
     def due(self, *, levels_off: bool = False) -> int:
         """Return the bytes to add; `levels_off`: ever fewer, never more than the part of the room."""
         now = time.monotonic()
         self.begin = self.begin if self.begin is not None else now
-        passed = (now - self.begin) / GIVEN.fill_seconds
+        self.calls += 1
+        passed = min((now - self.begin) / GIVEN.fill_seconds, self.calls / LEAST_CALLS)
         wanted = self.total * (1 - np.exp(-passed) if levels_off else passed)
         if GIVEN.ratio <= 1:
             wanted = min(wanted, self.total)

@@ -1,7 +1,8 @@
 """Once the memory of a process grows, follows its allocations for some seconds, to tell the lines of the job that keep them.
 
-Used by the sampler's thread of a rank, and by that of each loader worker. While allocations are followed, code that makes many
-small objects runs at about half its speed; so it is done three times at most in the life of a process, for a few seconds each.
+Used by the sampler's thread of a rank, and by that of each loader worker. While allocations are followed, a training
+that is bound by Python runs at a third of its speed; so it is done three times at most in the life of a process, for two seconds,
+or ten where steps are long.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SUSPECT_BYTES = 16 << 20
 SETTLE_SECONDS, SETTLE_STEPS = 0.5, 2
 """What is allocated in this time is not looked at: what replaces something else, such as an entry of a queue, has come by then."""
 FOLLOW_SECONDS, FOLLOW_STEPS = 1.5, 8
-MOST_FOLLOW_SECONDS = 30.0
+MOST_FOLLOW_SECONDS = 10.0
 MOST_TRACE_BYTES = 8 << 20
 """Of what `tracemalloc` itself holds: with more it is stopped."""
 MOST_TIMES = 3
