@@ -101,8 +101,9 @@ def _soon(ranks: Sequence[RankMemory]) -> MemoryGrowth | None:
             levels.add(row.time, used_and_room(row)[0])
         last = most.samples[-1]
         full = seconds_until_full(growth(levels.points()), last.time, used_and_room(last)[1])
-        grown = most_grown([part for part in parts_of(there, {}, last.time) if part.name != "device"], there) if full else None
-        if full is not None and grown is not None and (in_limited_group(last) or grown.part != "other_processes"):
+        ours = {"process", "loader_workers", "shared_memory", *(["other_processes"] if in_limited_group(last) else [])}
+        grown = most_grown([part for part in parts_of(there, {}, last.time) if part.name in ours], there) if full else None
+        if full is not None and grown is not None:
             found.append(msgspec.structs.replace(grown, full_seconds=full))
     return min(found, key=lambda one: one.full_seconds or 0.0, default=None)
 

@@ -102,7 +102,7 @@ _Row = TypeVar("_Row", bound=records.Record)
 _Result = TypeVar("_Result")
 _Content = TypeVar("_Content", bytes, StepTable, Heartbeats)
 
-_MEASURED_KINDS = (records.CollectiveDone, records.RequestDone, records.EngineWindow)
+_MEASURED_KINDS = (records.CollectiveDone, records.MemorySampled, records.RequestDone, records.EngineWindow)
 """Beside steps and heartbeats the records that do not describe their writer, and of which there are many."""
 
 

@@ -210,7 +210,8 @@ def of_segments(store: Store, job: str, segments: RecentSegments, *, since: floa
 
 
 MEASURED = tuple(
-    f'{{"kind":"{kind}"'.encode() for kind in ("StepDone", "Heartbeat", "CollectiveDone", "RequestDone", "EngineWindow")
+    f'{{"kind":"{kind}"'.encode()
+    for kind in ("StepDone", "Heartbeat", "CollectiveDone", "MemorySampled", "RequestDone", "EngineWindow")
 )
 """Beginnings of the lines that hold measurements and do not describe their writer: nearly all lines."""
 
