@@ -23,7 +23,6 @@ SWITCH = "TACHOSCOPE_MEMORY_HISTORY"
 MOST_ENTRIES = 100_000
 """Of the ring: each costs some hundred bytes of host memory."""
 MOST_LINES = 20
-_FREE_EVERY_SECONDS = 5.0
 _MOST_FRAMES = 48
 
 
@@ -39,11 +38,14 @@ class DeviceWatch:
         self._steps = steps
         self._keeps_history = environ.get(SWITCH, "").strip() not in ("", "0")
         self._attached = False
-        self._free: tuple[int, int] = (0, 0)
-        self._free_at = -_FREE_EVERY_SECONDS
+        self._device = -1
 
     def memory(self) -> records.DeviceMemory | None:
-        """Return what the allocator holds on the current device; None where this process uses none."""
+        """Return what the allocator holds on the device that this process uses; None where it uses none.
+
+        The device is found by what is reserved: another thread than the training's has another current device, and asking the driver
+        there would make a context on it, which costs hundreds of megabytes.
+        """
         cuda = _cuda()
         if cuda is None:
             return None
@@ -51,10 +53,10 @@ class DeviceWatch:
             if not self._attached:
                 self._attached = True
                 self._attach(cuda)
-            now = time.monotonic()
-            if now - self._free_at >= _FREE_EVERY_SECONDS:  # it is a call of the driver
-                self._free, self._free_at = cuda.mem_get_info(), now
-            return _allocated(cuda, *self._free)
+            if self._device < 0:
+                reserved = {device: _allocated(cuda, device).reserved_bytes for device in range(cuda.device_count())}
+                self._device = max((device for device, size in reserved.items() if size), key=reserved.__getitem__, default=-1)
+            return _allocated(cuda, self._device) if self._device >= 0 else None
         return None
 
     def _attach(self, cuda: Any) -> None:
@@ -74,7 +76,7 @@ class DeviceWatch:
                 limit_of=str(cuda.get_device_name(device)),
                 limit_bytes=int(total_bytes),
                 requested_bytes=int(requested_bytes),
-                device=_allocated(cuda, int(free_bytes), int(total_bytes)),
+                device=_allocated(cuda, device, int(free_bytes)),
                 location=user_place(_frames(sys._getframe(1))),
                 largest_blocks=largest_blocks(cuda.memory._snapshot()) if self._keeps_history else [],
                 sources=[memory_records.ALLOCATOR],
@@ -97,13 +99,13 @@ def largest_blocks(snapshot: Mapping[str, Any], most: int = MOST_LINES) -> list[
     return [records.LiveBlocks(line=line, bytes=sizes[line], count=counts[line]) for line in largest]
 
 
-def _allocated(cuda: Any, free_bytes: int, total_bytes: int) -> records.DeviceMemory:
-    stats = cuda.memory_stats_as_nested_dict()
+def _allocated(cuda: Any, device: int, free_bytes: int = 0) -> records.DeviceMemory:
+    stats = cuda.memory_stats_as_nested_dict(device)
     return records.DeviceMemory(
         allocated_bytes=stats["allocated_bytes"]["all"]["current"],
         reserved_bytes=stats["reserved_bytes"]["all"]["current"],
         free_bytes=free_bytes,
-        total_bytes=total_bytes,
+        total_bytes=int(cuda.get_device_properties(device).total_memory),
     )
 
 

@@ -5,6 +5,7 @@ On the sampler's thread. Only small files of the kernel are read; none that walk
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,6 +55,7 @@ class MemoryWatch:
         self._lines = GrowthLines(steps) if is_enabled(environ) else None
         self._device = DeviceWatch(self._write_of_this_rank, steps, environ)
         self._look_at = 0.0
+        self._closed = False
         self._group: control_group.ControlGroup | None = None
         self._group_at = -GROUP_SECONDS
         self._written_at = -LONGEST_SECONDS
@@ -63,16 +65,20 @@ class MemoryWatch:
 
     def poll(self) -> None:
         """Look, if it is time to, and write what changed."""
-        if self._lines is not None:
-            self._lines.poll()
-        now = self._clock()
-        if now >= self._look_at:
-            self._allowance = min(self._allowance + RECORDS_PER_SECOND * LOOK_SECONDS, MOST_AT_ONCE)
-            self._look_at = now + LOOK_SECONDS
-            self._look(now)
+        if self._closed:
+            return
+        with contextlib.suppress(Exception):  # what the sampler does besides must go on
+            if self._lines is not None:
+                self._lines.poll()
+            now = self._clock()
+            if now >= self._look_at:
+                self._allowance = min(self._allowance + RECORDS_PER_SECOND * LOOK_SECONDS, MOST_AT_ONCE)
+                self._look_at = now + LOOK_SECONDS
+                self._look(now)
 
     def close(self) -> None:
-        """Write the last record."""
+        """Write the last record, and look no more."""
+        self._closed = True
         if self._lines is not None:
             self._lines.stop()
         self._written_at = -LONGEST_SECONDS

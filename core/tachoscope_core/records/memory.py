@@ -54,7 +54,7 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     Attributes:
         allocated_bytes: of live tensors. reserved_bytes: that the allocator got from the device; more than `allocated_bytes` is
-            cached or fragmented. free_bytes, total_bytes: of the device, other processes included.
+            cached or fragmented. free_bytes: of the device, other processes included; 0: not known. total_bytes: of the device.
     """
 
     allocated_bytes: Count = 0

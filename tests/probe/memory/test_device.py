@@ -35,17 +35,19 @@ SNAPSHOT = {
 
 
 class FakeTorch:
-    """A module `torch` whose allocator holds 550 of 900 MiB."""
+    """A module `torch` whose allocator holds 550 of 900 MiB on the second of two devices."""
 
     def __init__(self) -> None:
         self.observer: Any = None
         self.history: dict[str, Any] = {}
         self._C = SimpleNamespace(_cuda_attach_out_of_memory_observer=self._attach)
         stats = {name: {"all": {"current": size * MIB}} for name, size in (("allocated_bytes", 550), ("reserved_bytes", 900))}
+        unused = {name: {"all": {"current": 0}} for name in stats}
         self.cuda = SimpleNamespace(
             is_initialized=lambda: True,
-            memory_stats_as_nested_dict=lambda: stats,
-            mem_get_info=lambda: (100 * MIB, 1000 * MIB),
+            device_count=lambda: 2,
+            memory_stats_as_nested_dict=lambda device: stats if device == 1 else unused,
+            get_device_properties=lambda device: SimpleNamespace(total_memory=1000 * MIB),
             get_device_name=lambda device: "NVIDIA H200",
             memory=SimpleNamespace(
                 _record_memory_history=lambda **options: self.history.update(options), _snapshot=lambda: SNAPSHOT
@@ -66,7 +68,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 def test_what_the_allocator_holds_is_read_and_its_history_is_kept_only_if_it_is_wanted(torch: FakeTorch) -> None:
     watch = DeviceWatch(lambda *args, **fields: None, lambda: 7, {})
 
-    held = records.DeviceMemory(allocated_bytes=550 * MIB, reserved_bytes=900 * MIB, free_bytes=100 * MIB, total_bytes=1000 * MIB)
+    held = records.DeviceMemory(allocated_bytes=550 * MIB, reserved_bytes=900 * MIB, total_bytes=1000 * MIB)
     assert watch.memory() == held
     assert torch.history == {}
     DeviceWatch(lambda *args, **fields: None, lambda: 7, {"TACHOSCOPE_MEMORY_HISTORY": "1"}).memory()
@@ -81,7 +83,7 @@ def test_an_allocator_without_memory_is_written_with_what_was_asked_for_where_an
         written.append(kind(**envelope, time=1.0, monotonic_ns=1, **fields))  # type: ignore[arg-type]
 
     DeviceWatch(write, lambda: 7, {"TACHOSCOPE_MEMORY_HISTORY": "1"}).memory()
-    torch.observer(0, 64 * MIB, 1000 * MIB, 10 * MIB)  # of this test: the line that asked
+    torch.observer(1, 64 * MIB, 1000 * MIB, 10 * MIB)  # of this test: the line that asked
     (row,) = written
 
     assert (row.place, row.step, row.limit_of, row.requested_bytes) == ("device", 7, "NVIDIA H200", 64 * MIB)
