@@ -43,7 +43,7 @@ class DeviceWatch:
     def memory(self) -> records.DeviceMemory | None:
         """Return what the allocator holds on the device that this process uses; None where it uses none.
 
-        The device is found by what is reserved: another thread than the training's has another current device, and asking the driver
+        The device is found by what is reserved: this thread has another current device than the one that trains, and asking the driver
         there would make a context on it, which costs hundreds of megabytes.
         """
         cuda = _cuda()
