@@ -208,6 +208,8 @@ class KillWatch:
         self, writer: str, victim: str, kill: KernelKill | int, limit: ControlGroup | None, sources: Sequence[str]
     ) -> JobEvent:
         rank = self._ranks.get(writer)
+        if limit is None and rank is not None and isinstance(kill, KernelKill) and kill.by_group:
+            limit = rank.limited  # an older kernel does not say which, and another namespace has other paths
         by_group = limit is not None and (control_group.limit_bytes(limit) > 0 or isinstance(kill, KernelKill))
         limit_of = limit.path if limit is not None and by_group else memory_records.HOST
         fields: dict[str, Any] = {

@@ -139,6 +139,20 @@ def test_a_rank_that_ended_by_itself_was_not_killed(machine: Machine) -> None:
     assert [fields["victim"] for fields in machine.told(watch, (), 5.0, last=True)] == ["other"]
 
 
+def test_a_kernel_that_does_not_name_the_group_is_taken_to_mean_that_of_the_rank(machine: Machine) -> None:
+    watch = machine.watch()
+    machine.killed(RANK)
+    lines = machine.log.read_text().splitlines(keepends=True)
+    machine.log.write_text("".join(line for line in lines if "oom-kill:" not in line))
+    fresh = machine.watch()
+    with machine.log.open("a") as log:
+        log.write(lines[-1])
+    (fields,) = machine.told(fresh)
+
+    assert (fields["failed_rank"], fields["limit_of"], fields["limit_bytes"]) == (0, "/job", 400 << 20)
+    watch.close()
+
+
 def test_in_another_namespace_the_pids_of_the_log_are_not_believed(machine: Machine) -> None:
     place = machine.proc / "self" / "ns" / "pid"
     place.unlink()
