@@ -50,13 +50,17 @@ class Mixer(nn.Module):
         return values.mean(dim=(1, 2))
 
 
-def compiled(kind: str, backend: str) -> Any:
-    """Return the model as it is to be called."""
+def compiled(kind: str, backend: str, limit: int = 0) -> Any:
+    """Return the model as it is to be called.
+
+    Args:
+        limit: of compilations of one code; 0: torch's own.
+    """
     model = Mixer(breaks=kind == "breaks")
     if kind == "uncompiled":
         return model
-    if kind in ("lengths", "breaks"):
-        torch._dynamo.config.recompile_limit = _HIGH_LIMIT
+    if limit or kind in ("lengths", "breaks"):
+        torch._dynamo.config.recompile_limit = limit or _HIGH_LIMIT
     return torch.compile(model, backend=backend, dynamic=None if kind == "dynamic" else False)
 
 
@@ -67,10 +71,11 @@ def main() -> None:
     parser.add_argument("--backend", default="aot_eager", help="of torch.compile")
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--every", type=int, default=6, help="steps of one length")
+    parser.add_argument("--limit", type=int, default=0, help="compilations of one code; 0: torch's own limit")
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = compiled(options.kind, options.backend)
+    model = compiled(options.kind, options.backend, options.limit)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     every = options.steps if options.kind == "one_length" else options.every
     for batch in DataLoader(Lengths(options.steps, every), batch_size=None):

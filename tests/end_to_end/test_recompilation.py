@@ -16,21 +16,21 @@ from tachoscope_core.report.report import Report
 SCRIPT = str(REPOSITORY / "benchmarks" / "recompilation" / "training.py")
 
 
-def trained(tmp_path: Path, kind: str, steps: int, every: int) -> tuple[JobRecords, Report]:
-    done = run_watched(tmp_path, sys.executable, SCRIPT, kind, "--steps", str(steps), "--every", str(every))
+def trained(tmp_path: Path, kind: str, *more: str) -> tuple[JobRecords, Report]:
+    done = run_watched(tmp_path, sys.executable, SCRIPT, kind, "--steps", "60", "--every", "10", *more)
     assert done.returncode == 0, done.stderr
     job = records_of(tmp_path)
     return job, analyze(job)
 
 
 def test_code_that_is_compiled_for_each_length_until_torch_gives_up_is_found_with_its_guard_and_the_limit(tmp_path: Path) -> None:
-    job, report = trained(tmp_path, "limit", steps=60, every=5)  # 12 lengths, 8 of which torch compiles
+    job, report = trained(tmp_path, "limit", "--limit", "3")  # of six lengths
 
     again = [row for row in job.compilations if row.recompiled and not (row.backward or row.limit)]
     limits = [row for row in job.compilations if row.limit]
-    assert len(again) == 7
+    assert len(again) == 2
     assert all("size mismatch at index 1" in row.reason for row in again)
-    assert [row.limit for row in limits] == ["recompile_limit (8)"]
+    assert [row.limit for row in limits] == ["recompile_limit (3)"]
     assert {row.place for row in (*again, *limits)} == {again[0].place}
     assert again[0].place.startswith("training.py:")
     # What the steps measured and what torch keeps are two measurements of the same.
@@ -44,7 +44,7 @@ def test_code_that_is_compiled_for_each_length_until_torch_gives_up_is_found_wit
 
 
 def test_where_nothing_is_compiled_the_class_is_measured_and_fine(tmp_path: Path) -> None:
-    job, report = trained(tmp_path, "uncompiled", steps=60, every=5)
+    job, report = trained(tmp_path, "uncompiled")
 
     assert job.compilations == []
     assert job.heartbeats.has(COMPILATIONS).any()
