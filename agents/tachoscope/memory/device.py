@@ -43,8 +43,8 @@ class DeviceWatch:
     def memory(self) -> records.DeviceMemory | None:
         """Return what the allocator holds on the device that this process uses; None where it uses none.
 
-        The device is found by what is reserved: the current device of this thread need not be that of the training. The driver is not
-        asked: that would make a context, which costs hundreds of megabytes.
+        The device is found by what is reserved: the current device of this thread need not be that of the training. The driver is
+        not asked: that would make a context, which costs hundreds of megabytes.
         """
         cuda = _cuda()
         if cuda is None:
