@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections import Counter
+import itertools
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -16,6 +17,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tachoscope_analyzers.records import gpu_samples
 from tachoscope_analyzers.records.beat_table import Heartbeats
@@ -168,16 +170,26 @@ class _Pieces:
 
 
 class _SeenSeqs:
-    """Which records were read already: a bit for each number of a process."""
+    """Which records were read already: a bit for each number of a process, in pieces, as numbers are foreign input."""
+
+    _PLACES = 4096
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, int], int] = {}
+        self._seen: dict[tuple[str, int], npt.NDArray[np.uint8]] = {}
 
-    def is_new(self, writer: str, seq: int) -> bool:
-        key, bit = (writer, seq >> 10), 1 << (seq & 1023)
-        seen = self._seen.get(key, 0)
-        self._seen[key] = seen | bit
-        return not seen & bit
+    def are_new(self, writer: str, seqs: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which numbers of a process were not read before, of equal ones the first."""
+        new = np.zeros(len(seqs), dtype=bool)
+        pieces, places = np.divmod(seqs, self._PLACES)
+        for piece in np.unique(pieces).tolist():
+            rows = np.flatnonzero(pieces == piece)
+            own, first = np.unique(places[rows], return_index=True)
+            packed = self._seen.get((writer, piece))
+            seen = np.zeros(self._PLACES, np.uint8) if packed is None else np.unpackbits(packed)
+            new[rows[first]] = seen[own] == 0
+            seen[own] = 1
+            self._seen[writer, piece] = np.packbits(seen)
+        return new
 
 
 class _Reading:
@@ -277,25 +289,32 @@ class _Reading:
         return count
 
     def _add_beats(self, beats: Heartbeats, place: int) -> None:
-        numbers = zip(beats.writers(), beats.column("seq").tolist(), strict=True)
-        new = beats.take(np.array([self._seen.is_new(writer, seq) for writer, seq in numbers], dtype=bool))
+        kept = np.zeros(len(beats), dtype=bool)
+        for code, writer in enumerate(beats.names["writer"]):
+            rows = np.flatnonzero(beats.column("writer") == code)
+            kept[rows] = self._seen.are_new(writer, beats.column("seq")[rows])
+        new = beats.take(kept)
         self._measured += len(new)
         self._duplicates += len(beats) - len(new)
         self._heartbeats.add(new)
         self._beats_of.add(place, new)
 
     def _add_others(self, rows: Sequence[records.AnyRecord]) -> None:
+        measured: dict[str, list[records.AnyRecord]] = defaultdict(list)
         for row in rows:
-            if not isinstance(row, _MEASURED_KINDS):
+            if isinstance(row, _MEASURED_KINDS):
+                measured[row.writer].append(row)
+            else:
                 self._duplicates += (row.writer, row.seq) in self._others
                 self._others[row.writer, row.seq] = row
-            elif not self._seen.is_new(row.writer, row.seq):
-                self._duplicates += 1
-            else:
-                self._measured += 1
-                last = self._last_measured.setdefault((type(row), row.writer), row)
+        for writer, own in measured.items():
+            new = self._seen.are_new(writer, np.array([row.seq for row in own]))
+            self._measured += int(new.sum())
+            self._duplicates += int((~new).sum())
+            for row in itertools.compress(own, new.tolist()):
+                last = self._last_measured.setdefault((type(row), writer), row)
                 if row.time > last.time:
-                    self._last_measured[type(row), row.writer] = row
+                    self._last_measured[type(row), writer] = row
 
 
 def _packed_bytes(one: CompactedSet) -> float:
