@@ -212,7 +212,7 @@ class Agent:
         return self.collecting.preemption.current if self.collecting.preemption is not None else None
 
     def _look_into_hangs(self) -> None:
-        for hung in newly_hung(self.live.jobs.values(), self.config.spool_path):
+        for hung in newly_hung(self.live.jobs.values(), self.config.spool_path, self.owners.known.get):
             self._changed = True
             self.evidence.begin(hung)
 

@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.hang_rule import RankState, stuck_rank
+from tachoscope_core.owner import Owner
 from tachoscope_core.storage import hang_bundles
 from tachoscope_core.storage.hang_bundles import HangBundle, ProcessEvidence
 from tachoscope_core.storage.store import Store
@@ -36,7 +38,11 @@ __all__ = ["EvidenceCollector", "HungJob", "HungRank"]
 
 @dataclass(frozen=True, slots=True)
 class HungJob:
-    """A job that hangs on this node. `since`: Unix seconds of its last step here. `failed_rank`: -1: not known."""
+    """A job that hangs on this node. `since`: Unix seconds of its last step here. `failed_rank`: -1: not known.
+
+    Attributes:
+        owner: whose the job is; nothing is written to a job of the name that is another's.
+    """
 
     job: str
     attempt: int
@@ -45,6 +51,7 @@ class HungJob:
     failed_rank: int
     why: str
     ranks: Sequence[HungRank]
+    owner: Owner
 
 
 class EvidenceCollector:
@@ -97,6 +104,7 @@ class EvidenceCollector:
 
     def _run(self, hung: HungJob, noticed: float) -> None:
         try:
+            self._store.claim(hung.job, hung.owner)
             bundle, dumps = self._collect(hung, noticed)
             bundle = self._with_dumps(bundle, dumps)
             hang_bundles.write(self._store, msgspec.structs.replace(bundle, complete=self._clock()))
@@ -105,36 +113,14 @@ class EvidenceCollector:
             self._log(f"job {hung.job}: the evidence of its hang could not be stored: {error}")
 
     def _collect(self, hung: HungJob, noticed: float) -> tuple[HangBundle, dict[int, bytes]]:
-        ranks = hung.ranks[:MOST_RANKS]
-        seen: dict[int, list[ProcessEvidence]] = {rank.rank: [] for rank in ranks}
-        dumps: dict[int, bytes] = {}
-
-        def look_at(rank: HungRank) -> Callable[[], Any]:
-            def look() -> bool:
-                for process in evidence_of(rank, self._proc):
-                    seen[rank.rank].append(process)
-                return True
-
-            return look
-
-        def dump_of(rank: HungRank) -> Callable[[], Any]:
-            def dump() -> bool:
-                pid = host_pid(rank, self._proc)
-                if pid is None:
-                    raise TachoscopeError("the rank's process cannot be seen")
-                dumps[rank.rank] = take_dump(pid, rank.rank, self._proc)
-                return True
-
-            return dump
-
-        tasks: dict[str, Callable[[], Any]] = {f"rank {rank.rank}": look_at(rank) for rank in ranks}
-        tasks |= {f"flight recorder of rank {rank.rank}": dump_of(rank) for rank in ranks}
-        node_tasks, not_asked = self._node_tasks()
-        found, missing = within(COLLECT_SECONDS, tasks | node_tasks)
-        missing |= not_asked
+        """Return what was found, and dumps of the flight recorder by rank."""
+        parts = _RankParts(hung.ranks[:MOST_RANKS], self._proc)
+        node_tasks, missing = self._node_tasks()
+        found, late = within(COLLECT_SECONDS, parts.tasks() | node_tasks)
+        missing |= late
         if len(hung.ranks) > MOST_RANKS:
             missing["ranks"] = f"{len(hung.ranks) - MOST_RANKS} more were not looked at"
-        processes = [process for rank in ranks for process in list(seen[rank.rank])]
+        processes = parts.processes()
         failed_rank, why = _named(hung, processes)
         bundle = HangBundle(
             job=hung.job,
@@ -152,7 +138,7 @@ class EvidenceCollector:
             ras=found.get("NCCL RAS", ""),
             missing=_in_short(missing),
         )
-        return bundle, dict(dumps)
+        return bundle, dict(parts.dumps)
 
     def _node_tasks(self) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
         """Return what is asked of the node itself, and what is not, with the reason."""
@@ -179,6 +165,39 @@ class EvidenceCollector:
             except TachoscopeError as error:
                 missing[f"flight recorder of rank {rank}"] = str(error)
         return msgspec.structs.replace(bundle, dumps=names, missing=missing)
+
+
+class _RankParts:
+    """What is looked at of each rank: what was found of a process stays, also where the next one does not answer.
+
+    Attributes:
+        dumps: of the flight recorder, by rank.
+    """
+
+    def __init__(self, ranks: Sequence[HungRank], proc: str) -> None:
+        self._ranks = ranks
+        self._proc = proc
+        self._seen: dict[int, list[ProcessEvidence]] = {rank.rank: [] for rank in ranks}
+        self.dumps: dict[int, bytes] = {}
+
+    def tasks(self) -> dict[str, Callable[[], Any]]:
+        looks: dict[str, Callable[[], Any]] = {f"rank {rank.rank}": partial(self._look, rank) for rank in self._ranks}
+        return looks | {f"flight recorder of rank {rank.rank}": partial(self._take_dump, rank) for rank in self._ranks}
+
+    def processes(self) -> list[ProcessEvidence]:
+        return [process for rank in self._ranks for process in list(self._seen[rank.rank])]
+
+    def _look(self, rank: HungRank) -> bool:
+        for process in evidence_of(rank, self._proc):
+            self._seen[rank.rank].append(process)
+        return True
+
+    def _take_dump(self, rank: HungRank) -> bool:
+        pid = host_pid(rank, self._proc)
+        if pid is None:
+            raise TachoscopeError("the rank's process cannot be seen")
+        self.dumps[rank.rank] = take_dump(pid, rank.rank, self._proc)
+        return True
 
 
 def _named(hung: HungJob, processes: Sequence[ProcessEvidence]) -> tuple[int, str]:

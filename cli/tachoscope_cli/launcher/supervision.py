@@ -21,6 +21,7 @@ from tachoscope.supervisor.spool_reader import RunReader
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.jobs.shared_ranks import shared_ranks
+from tachoscope_core.owner import of_this_process
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 from tachoscope_node.hang_evidence.collector import EvidenceCollector, HungJob, HungRank
@@ -126,7 +127,8 @@ class Supervision:
             if one.attempt == attempt
         ]
         failed_rank = fields.get("failed_rank", records.LAUNCHER_RANK)
-        return HungJob(self._job, attempt, fields["since_time"], fields["step"], failed_rank, fields["why"], ranks)
+        owner = of_this_process()
+        return HungJob(self._job, attempt, fields["since_time"], fields["step"], failed_rank, fields["why"], ranks, owner)
 
     def _note(self, kind: type[records.Record], **fields: Any) -> None:
         """Write a record, and keep what the final summary needs."""

@@ -20,6 +20,7 @@ from fake_ras import communicator, fake_ras
 from processes import wait_for
 from tachoscope.sampling.unlocked_stacks import why_not
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.owner import Owner
 from tachoscope_core.storage.hang_bundles import HangBundle, last_hang
 from tachoscope_core.storage.store import Store
 from tachoscope_node.hang_evidence.bounded import within
@@ -29,6 +30,7 @@ from tachoscope_node.hang_evidence.node_facts import kernel_lines, ras_answer
 from tachoscope_node.hang_evidence.processes import evidence_of
 from tachoscope_node.nccl.ras_client import RasError
 
+ME = Owner(os.geteuid())
 RANK = """
 import os, sys, time
 from tachoscope.sampling.other_process import own_locator
@@ -66,7 +68,7 @@ def rank(folder: Path, number: int = 1, **extra: str) -> Iterator[HungRank]:
 def collected(folder: Path, *ranks: HungRank) -> HangBundle:
     store = Store(str(folder / "store"))
     collector = EvidenceCollector(store, "node-1")
-    collector.begin(HungJob("job", 0, time.time() - 10, 7, 1, "it is in forward, the others wait", ranks))
+    collector.begin(HungJob("job", 0, time.time() - 10, 7, 1, "it is in forward, the others wait", ranks, ME))
     collector.wait(60)
     (found,), _ = last_hang(store, "job")
     return found
@@ -132,17 +134,27 @@ def test_a_store_that_is_away_is_said_and_raises_nothing(tmp_path: Path) -> None
     said: list[str] = []
     (tmp_path / "store").write_text("a file")
     collector = EvidenceCollector(Store(str(tmp_path / "store")), "node-1", log=said.append)
-    collector.begin(HungJob("job", 0, time.time(), 1, -1, "", []))
+    collector.begin(HungJob("job", 0, time.time(), 1, -1, "", [], ME))
     collector.wait(60)
 
     assert len(said) == 1 and "could not be stored" in said[0]
+
+
+def test_nothing_is_written_to_a_job_of_the_name_that_is_anothers(tmp_path: Path) -> None:
+    store, said = Store(str(tmp_path)), list[str]()
+    store.claim("job", Owner(os.geteuid(), "other"))
+    collector = EvidenceCollector(store, "node-1", log=said.append)
+    collector.begin(HungJob("job", 0, time.time(), 1, -1, "", [], ME))
+    collector.wait(60)
+
+    assert last_hang(store, "job") == ([], []) and "belongs to" in said[0]
 
 
 def test_nothing_is_collected_where_that_is_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACHOSCOPE_HANG_EVIDENCE", "0")
     store = Store(str(tmp_path))
     collector = EvidenceCollector(store, "node-1")
-    collector.begin(HungJob("job", 0, time.time(), 1, -1, "", []))
+    collector.begin(HungJob("job", 0, time.time(), 1, -1, "", [], ME))
     collector.wait(60)
 
     assert last_hang(store, "job") == ([], [])

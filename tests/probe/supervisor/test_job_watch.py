@@ -230,3 +230,28 @@ def test_a_job_that_goes_on_says_so_and_may_hang_again() -> None:
 def test_the_time_to_a_hang_can_be_set_and_nonsense_is_the_default(given: dict[str, str], seconds: float, nonsense: str) -> None:
     assert least_seconds(given) == seconds
     assert least_seconds({"TACHOSCOPE_HANG_SECONDS": nonsense}) == 30.0
+
+
+class AllStill:
+    """Says of every process that it does nothing."""
+
+    def stands_still(self, pid: int, now: float) -> bool:
+        return True
+
+    def forget(self) -> None: ...
+
+
+@pytest.mark.parametrize(("world", "seconds"), [(2, 11), (4, 31)], ids=["all ranks are here", "others are on another host"])
+def test_a_known_job_whose_ranks_do_nothing_hangs_after_ten_seconds_where_all_of_them_are_seen(
+    world: int, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+    monkeypatch.setattr(told.watch, "_movement", AllStill())
+    monkeypatch.setattr(told.watch.exits, "pid_of", lambda writer: 1)
+    for rank in (0, 1):
+        told.say(records.JobStarted, rank, world_size=world, pid=0)
+    told.steps(40, 0, 1)
+    assert told.stand(seconds - 1, r0="backward", r1="forward") == []
+    (hang,) = told.stand(1, r0="backward", r1="forward")
+
+    assert hang.fields["failed_rank"] == 1
