@@ -152,6 +152,7 @@ def _checkpoints_and_data() -> Iterator[Series]:
         yield from _counter("tachoscope_checkpoint_verifications_total", 0.002, **job, result=result)
     yield from _counter("tachoscope_shard_failures_total", 0.003, **job, shard="/data/part-003.tar")
     yield from _gauge("tachoscope_shards_quarantined", 1.0, **job)
+    yield from _gauge("tachoscope_job_memory_full_seconds", 2400.0, **job)
 
 
 def _hosts() -> Iterator[Series]:

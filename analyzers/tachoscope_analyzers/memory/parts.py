@@ -102,7 +102,7 @@ def parts_of(ranks: Sequence[RankMemory], dead: Mapping[int, records.ProcessMemo
         found += [Part("process", one.rank, times, process), Part("loader_workers", one.rank, times, workers)]
         if one.device.any():
             found.append(Part("device", one.rank, one.times, one.device))
-    return [*found, *_of_group(ranks)]
+    return [*found, *_of_group(ranks, dead)]
 
 
 def _copied(one: RankMemory) -> Vector:
@@ -136,7 +136,7 @@ def _more(one: RankMemory, killed: Sequence[records.ProcessMemory]) -> float:
     return float(sum(max(held_bytes(memory) - last.get(memory.pid, held_bytes(memory)), 0) for memory in killed))
 
 
-def _of_group(ranks: Sequence[RankMemory]) -> list[Part]:
+def _of_group(ranks: Sequence[RankMemory], dead: Mapping[int, records.ProcessMemory]) -> list[Part]:
     """Return shared memory of the group, and what of it no rank holds, at the samples of the rank that has the most."""
     most = max(ranks, key=lambda one: len(one.samples))
     at = [row for row in most.samples if row.group is not None or row.total_bytes]
@@ -148,7 +148,7 @@ def _of_group(ranks: Sequence[RankMemory]) -> list[Part]:
         limited = row.group if in_limited_group(row) else None
         shared.append(float(limited.shared_bytes) if limited is not None else 0.0)
         used = limited.anonymous_bytes if limited is not None else row.total_bytes - row.available_bytes
-        ours = sum(_at(one, row.time) for one in ranks)
+        ours = sum(_at(one, row.time, dead) for one in ranks)
         others.append(max(used - ours, 0.0))
     parts: list[Part] = [Part("other_processes", None, times, np.array(others))]
     if any(shared):
@@ -156,13 +156,16 @@ def _of_group(ranks: Sequence[RankMemory]) -> list[Part]:
     return parts
 
 
-def _at(one: RankMemory, time: float) -> float:
-    """Return what a rank and its workers held at a time, pages that they share counted for each."""
-    place = int(np.searchsorted(one.times, time, side="right")) - 1
-    if place < 0:
-        return 0.0
-    row = one.samples[place]
-    return float(row.process.anonymous_bytes + sum(worker.anonymous_bytes for worker in row.workers))
+def _at(one: RankMemory, time: float, dead: Mapping[int, records.ProcessMemory]) -> float:
+    """Return what a rank and its workers held at a time, pages that they share counted for each.
+
+    Of a process that was killed it is what it held then, from its last sample on: what came since may have come at once.
+    """
+    place = max(int(np.searchsorted(one.times, time, side="right")) - 1, 0)
+    row, last = one.samples[place], place == len(one.samples) - 1
+    held = {memory.pid: memory.anonymous_bytes for memory in (row.process, *row.workers)}
+    held |= {pid: max(dead[pid].anonymous_bytes, size) for pid, size in held.items() if last and pid in dead}
+    return float(sum(held.values()))
 
 
 def _sharer(ranks: Sequence[RankMemory]) -> int | None:

@@ -80,7 +80,7 @@ def _kills(job: JobRecords, attempt: int, samples: Sequence[records.MemorySample
 def _before(kill: records.OutOfMemory, samples: Sequence[records.MemorySampled]) -> MemoryGrowth | None:
     """Return what grew before a kill, of the ranks of its host."""
     until = kill.killed_time or kill.time
-    ranks = of_ranks([row for row in samples if row.host == kill.host], until + _CLOCK_SECONDS)
+    ranks = of_ranks([row for row in samples if row.host == kill.host], until)
     if not ranks:
         return None
     dead = {kill.failed_pid: kill.memory} if kill.memory is not None and kill.failed_pid else {}

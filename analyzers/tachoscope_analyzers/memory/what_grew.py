@@ -16,8 +16,11 @@ _MOST_LINES = 8
 
 
 def most_grown(parts: Sequence[Part], ranks: Sequence[RankMemory]) -> MemoryGrowth | None:
-    """Return the part that rose most from its least to its last value; None: none rose."""
-    rises = [(float(part.values[-1] - part.values.min()), part) for part in parts if len(part.values) > 1]
+    """Return the part that rose most from its least to its last value; None: none rose.
+
+    The last is the larger of two: a sample may be taken when a part is free already, and its kill not yet told.
+    """
+    rises = [(_rise(part.values), part) for part in parts if len(part.values) > 1]
     rise, part = max(rises, key=lambda row: row[0], default=(0.0, None))
     if part is None or rise <= 0:
         return None
@@ -42,6 +45,11 @@ def most_grown(parts: Sequence[Part], ranks: Sequence[RankMemory]) -> MemoryGrow
         high_bytes_per_second=high,
         lines=_lines(owner, part) if owner is not None else [],
     )
+
+
+def _rise(values: Vector) -> float:
+    ends = (len(values) - 1, max(len(values) - 2, 1))
+    return float(max(values[end] - values[:end].min() for end in ends))
 
 
 def _since(part: Part) -> float:

@@ -141,12 +141,28 @@ def test_a_jump_right_before_the_kill_is_seen_by_what_the_kernel_says_that_the_p
     assert growth.bytes == pytest.approx(580 * MIB, rel=0.01)
 
 
+def test_what_a_rank_took_since_its_last_sample_is_not_taken_for_a_neighbours() -> None:
+    """Another rank saw the group grow, and was killed for it neither."""
+    planted = job(process=(flat(200), flat(210)), others=lambda second: 20 + 400 * (second > 110), kill=of_rank(1, 620))
+    kept = [row for row in planted.memory if row.rank == 0 or row.time <= T0 + 110]
+    growth = grown(JobRecords("planted", Source(path="here"), memory=kept, out_of_memory=planted.out_of_memory))
+
+    assert (growth.part, growth.ranks) == ("process", [1])
+
+
 def test_the_lines_that_were_followed_are_told_the_most_first() -> None:
     growth = grown(
         job(process=(lambda second: 200 + 5 * second,), growth={"train.py:9": 1e6, "train.py:41": 9e6}, kill=of_rank(0, 800))
     )
 
     assert [(one.line, one.bytes) for one in growth.lines] == [("train.py:41", 9_000_000), ("train.py:9", 1_000_000)]
+
+
+def test_what_was_freed_by_a_kill_that_the_job_survives_grew_all_the_same() -> None:
+    fallen = job(others=lambda second: 20 + 6 * second if second < 100 else 20, kill={"victim": "other", "killed_time": T0 + 100.2})
+    growth = grown(fallen)
+
+    assert (growth.part, growth.bytes) == ("other_processes", pytest.approx(594 * MIB, rel=0.02))
 
 
 def test_the_kill_of_a_process_beside_the_job_is_a_warning_of_no_rank() -> None:
