@@ -2,6 +2,7 @@
 
     python -m benchmarks.out_of_memory --out build/out-of-memory                 # 20 kills, 20 clean runs, 10 caches: about 25 min
     python -m benchmarks.out_of_memory --only "list, tensors" --out build/out-of-memory
+    python -m benchmarks.out_of_memory --judge --out build/out-of-memory      # the same runs by code that has changed
 
 Needs root and the memory controller of control groups version 1.
 """
@@ -9,11 +10,12 @@ Needs root and the memory controller of control groups version 1.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from pathlib import Path
 
-from benchmarks.out_of_memory.runs import GROUPS, RUNS, Run, line_of, make
+from benchmarks.out_of_memory.runs import GROUPS, RUNS, Run, judge, line_of, make
 
 from tachoscope_core.report.report import Report
 
@@ -44,14 +46,18 @@ def main() -> None:
     options = argparse.ArgumentParser(prog="python -m benchmarks.out_of_memory", description=__doc__)
     options.add_argument("--out", type=Path, default=Path("build/out-of-memory"))
     options.add_argument("--only", action="append", default=[], help="runs whose name contains this; or kill, clean, cache")
+    options.add_argument("--judge", action="store_true", help="judge the runs that are in --out, and make none")
     given = options.parse_args()
-    if not (GROUPS / "memory.limit_in_bytes").exists():
+    if not given.judge and not (GROUPS / "memory.limit_in_bytes").exists():
         sys.exit(f"{GROUPS} is no memory controller of version 1")
     runs = [run for run in RUNS if not given.only or any(text in run.name or text == run.kind for text in given.only)]
     counts: dict[str, list[int]] = {}
     for number, run in enumerate(runs, 1):
         began = time.monotonic()
-        right, line, what = judged(run, *make(run, given.out / f"{number:02}"))
+        folder = given.out / re.sub(r"\W+", "-", run.name)
+        if given.judge and not (folder / "said.txt").exists():
+            continue
+        right, line, what = judged(run, *(judge(folder) if given.judge else make(run, folder)))
         row = counts.setdefault(run.kind, [0, 0, 0, 0])
         row[0] += right
         row[1] += 1

@@ -131,25 +131,31 @@ def _group(run: Run):  # type: ignore[no-untyped-def]
 
 
 def make(run: Run, folder: Path) -> tuple[Report | None, str]:
-    """Make a run in an empty folder; return its report and what `tachoscope run` said."""
+    """Make a run in an empty folder; return what `judge` says of it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shared = Path("/dev/shm") / f"tachoscope-bar-{os.getpid()}"
     shared.mkdir(exist_ok=True)
     try:
         with _group(run) as group:
-            said = _watched(run, folder, group, shared)
+            _watched(run, folder, group, shared)
     finally:
         shutil.rmtree(shared, ignore_errors=True)
         for block in shared.parent.glob(f"{shared.name}-*"):  # of the killed process
             block.unlink(missing_ok=True)
+    return judge(folder)
+
+
+def judge(folder: Path) -> tuple[Report | None, str]:
+    """Return the report of a run that was made, None without one, and what `tachoscope run` said."""
+    said = (folder / "said.txt").read_text()
     try:
         return analyze(from_store(Store(str(folder / "store")), "bar")), said
     except Exception as error:
         return None, f"{said}\n{type(error).__name__}: {error}"
 
 
-def _watched(run: Run, folder: Path, group: Path, shared: Path) -> str:
+def _watched(run: Run, folder: Path, group: Path, shared: Path) -> None:
     environ = os.environ | {"SHARED_FOLDER": str(shared), "TACHOSCOPE_SPOOL": str(folder / "spool"), "OMP_NUM_THREADS": "1"}
     given = [
         *("--group", str(group), "--seconds", str(run.seconds), "--fill-seconds", str(run.fill_seconds)),
@@ -177,8 +183,6 @@ def _watched(run: Run, folder: Path, group: Path, shared: Path) -> str:
         if beside is not None:
             beside.kill()
             beside.wait()
-        said.seek(0)
-        return said.read()
 
 
 def line_of(truth: str) -> str:
