@@ -41,6 +41,14 @@ def test_states_sum_to_the_step_and_none_is_negative(
     assert set(part.states) <= set(TRAINING_STATES)
 
 
+def test_a_device_that_has_no_work_while_the_host_compiles_compiles_too() -> None:
+    record = step({"forward": 0.1, "compile": 3.0}, device_seconds={"gap": 3.0, "forward": 0.1})
+
+    states = attribute(record, Clocks(), together=False).states
+    assert states["compile"] == pytest.approx(3.0)
+    assert states["compute"] == pytest.approx(0.1)
+
+
 def test_backward_that_neither_computes_nor_lacks_a_core_is_waiting_in_a_job_of_several_ranks() -> None:
     record = step({"backward": 1.0}, cpu_seconds={"backward": 0.3}, run_delay_seconds={"step": 0.1, "backward": 0.1})
 

@@ -282,6 +282,24 @@ def test_compiling_is_a_phase_of_its_own_in_whatever_it_happens() -> None:
     assert loop.seconds(phases.BACKWARD) == [1, 1]
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_while_code_is_compiled_the_device_gets_no_work(elsewhere: bool) -> None:
+    class Device:
+        def __init__(self) -> None:
+            self.segment, self.begun = "backward", []
+
+        def begin(self, segment: str) -> None:
+            self.segment = segment
+            self.begun.append(segment)
+
+    loop = Loop()
+    loop.machine.device = device = Device()
+    before = loop.machine.compile_begin(elsewhere=elsewhere)
+    loop.machine.compile_end(before, 1 if elsewhere else 0)
+
+    assert device.begun == ["gap", "backward"]
+
+
 def test_what_an_evaluation_compiles_is_compiling() -> None:
     loop = Loop()
     loop.step()
