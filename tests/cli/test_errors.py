@@ -155,9 +155,9 @@ def test_fail_on_gives_three_and_json_is_exactly_the_schema(tmp_path: Path) -> N
     more = "lineage review failures life serving course earlier memory stacks comparison"
     assert set(report) == {*parts.split(), *more.split()}
     finding = "class severity seconds_per_step share share_ci ranks confidence runner_up evidence speedup_if_fixed action runbook"
-    more = "where cause every_steps condition small"
+    of_finding = "where cause every_steps condition small"
     # `advice` where there is something to set, as how often to save.
-    assert set(report["findings"][0]) == {*finding.split(), *more.split(), "advice"}
+    assert set(report["findings"][0]) == {*finding.split(), *of_finding.split(), "advice"}
 
 
 def test_a_saved_report_can_be_shown_again_in_every_format(tmp_path: Path) -> None:
