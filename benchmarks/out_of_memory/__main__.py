@@ -49,7 +49,7 @@ def main() -> None:
     options.add_argument("--judge", action="store_true", help="judge the runs that are in --out, and make none")
     given = options.parse_args()
     if not given.judge and not (GROUPS / "memory.limit_in_bytes").exists():
-        sys.exit(f"{GROUPS} is no memory controller of version 1")
+        sys.exit(f"{GROUPS} is not the memory controller of version 1")
     runs = [run for run in RUNS if not given.only or any(text in run.name or text == run.kind for text in given.only)]
     counts: dict[str, list[int]] = {}
     for number, run in enumerate(runs, 1):

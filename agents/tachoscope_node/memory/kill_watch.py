@@ -1,7 +1,7 @@
 """Tells which process of a job, or beside it, the kernel killed for want of memory, for whoever watches the job from outside.
 
 Two witnesses: the kernel's log, which names the process and what it held, where this process may read it and sees the pids of the
-machine; and the control group's count of kills, which tells that there was one. By the count alone it was the rank that was gone
+machine; and the control group's count of kills, which shows that there was one. By the count alone it was the rank that was gone
 without a word, else a loader worker that was, else another process.
 """
 
@@ -84,7 +84,7 @@ class KillWatch:
                 self._counts[group] = _Counted(count)
 
     def add_record(self, record: records.AnyRecord) -> None:
-        """Take a record; those of writers that are no ranks here are ignored."""
+        """Take a record; those of other writers than the ranks here are ignored."""
         rank = self._ranks.get(record.writer)
         if rank is None:
             return
@@ -169,7 +169,7 @@ class KillWatch:
                         return group
         return None
 
-    # --- kills that only a count tells of ---------------------------------------------------------------------------------------
+    # --- kills that only a count shows ------------------------------------------------------------------------------------------
 
     def _unnamed(self, now: float, *, last: bool) -> Iterator[JobEvent]:
         for group, counted in self._counts.items():

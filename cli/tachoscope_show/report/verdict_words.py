@@ -26,7 +26,7 @@ class FirstLines:
 def first_lines(report: Report) -> FirstLines:
     """Return the lines: how the job failed, if it did, and the gravest finding that it can change."""
     found = _of_steps(report)
-    # Want of memory ended the attempt: that is no part of what was before.
+    # Want of memory ended the attempt: it does not belong to what was before.
     joint = "" if report.memory is not None and report.memory.kills else "Before that: "
     failure = next((note.what for note in report.quality if note.means.startswith(STEPS_BEFORE)), "")
     return replace(found, verdict=f"{failure[0].upper()}{failure[1:]}. {joint}{found.verdict}") if failure else found
