@@ -1,4 +1,4 @@
-"""Whether a rank moves: whether it, or what it started, used a core, read or wrote in the last seconds. Read from outside."""
+"""Whether a rank moves: whether it, or what it started, used or wanted a core, read or wrote lately. Read from outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WAITS_FOR_NETWORK = ("socket", "poll")
 @dataclass(frozen=True, slots=True)
 class _Look:
     at: float
-    cpu_seconds: float
+    busy_seconds: float
     bytes: float
     processes: frozenset[int]
 
@@ -48,7 +48,7 @@ class Movement:
         seconds = now - since.at
         moved = (
             look.processes != since.processes
-            or look.cpu_seconds - since.cpu_seconds > _MOST_CORES * max(seconds, 1.0)
+            or look.busy_seconds - since.busy_seconds > _MOST_CORES * max(seconds, 1.0)
             or look.bytes - since.bytes > _MOST_BYTES_PER_SECOND * max(seconds, 1.0)
         )
         if moved:
@@ -62,11 +62,22 @@ class Movement:
 
 def _look(pid: int, now: float) -> _Look | None:
     tree = _tree(pid)
-    cpu = [procfs.cpu_seconds(one) for one in tree]
+    busy = [_busy_seconds(one) for one in tree]
     moved = _bytes_moved(pid)
-    if cpu[0] is None or moved is None:
+    if busy[0] is None or moved is None:
         return None
-    return _Look(now, sum(seconds or 0.0 for seconds in cpu), moved, frozenset(tree))
+    return _Look(now, sum(seconds or 0.0 for seconds in busy), moved, frozenset(tree))
+
+
+def _busy_seconds(pid: int) -> float | None:
+    """Return for how long a process ran, and its main thread wanted a core and had none: on a full machine that is most of it."""
+    ran = procfs.cpu_seconds(pid)
+    try:
+        with open(f"{procfs.PROC}/{pid}/schedstat", "rb") as schedstat:
+            waited = int(schedstat.read(128).split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        waited = 0.0
+    return None if ran is None else ran + waited
 
 
 def _tree(pid: int) -> list[int]:

@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-import pytest
+from processes import wait_for
+from tachoscope.supervisor.movement import Movement
 
-from tachoscope.supervisor.movement import WINDOW_SECONDS, Movement
-
-WAYS = {
-    "sleeps": ("import time; time.sleep(600)", True),
-    "waits for a lock": ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", True),
-    "computes": ("while True: pass", False),
-    "has another process compute": (
-        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])",
-        False,
-    ),
-    "reads": ("import time\nwhile True: open('/dev/zero', 'rb').read(1 << 22); time.sleep(0.05)", False),
-    "waits for a socket": ("import socket; one, other = socket.socketpair(); one.recv(1)", False),
+STILL = {
+    "sleeps": "import time; time.sleep(600)",
+    "waits for a lock": "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
+}
+MOVES = {
+    "computes": "while True: pass",
+    "has another process compute": "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])",
+    "reads": "import time\nwhile True: open('/dev/zero', 'rb').read(1 << 22); time.sleep(0.05)",
+    "waits for a socket": "import socket; one, other = socket.socketpair(); one.recv(1)",
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_only_what_neither_computes_nor_reads_nor_waits_for_a_network_stands_still(way: str) -> None:
-    program, still = WAYS[way]
-    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+@contextmanager
+def running(programs: dict[str, str]) -> Iterator[dict[str, int]]:
+    started = {name: subprocess.Popen([sys.executable, "-c", text], start_new_session=True) for name, text in programs.items()}
     try:
-        movement = Movement()
-        found = []
-        begin = time.monotonic()
-        while time.monotonic() - begin < 3 * WINDOW_SECONDS:
-            found.append(movement.stands_still(process.pid, time.monotonic()))
-            time.sleep(0.3)
-        assert found[-1] == still and not found[0], found
+        yield {name: process.pid for name, process in started.items()}
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        for process in started.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_only_what_neither_computes_nor_reads_nor_waits_for_a_network_stands_still() -> None:
+    movement = Movement()
+    with running(STILL | MOVES) as pids:
+
+        def look() -> set[str]:
+            return {name for name, pid in pids.items() if movement.stands_still(pid, time.monotonic())}
+
+        assert not look(), "at the first look nothing is known"
+        wait_for(lambda: look() >= STILL.keys(), seconds=120, pause=0.3)
+        assert look() == STILL.keys()
 
 
 def test_a_process_that_is_gone_is_not_said_to_stand_still() -> None:
