@@ -1,1 +1,1 @@
-"""Trainings that the kernel kills for want of memory, and ones that only look as if: what does tachoscope say of them?"""
+"""Trainings that the kernel out-of-memory kills, and ones that only look as if: what does tachoscope say of them?"""

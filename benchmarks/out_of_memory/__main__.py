@@ -1,4 +1,4 @@
-"""Has the kernel kill trainings for want of memory, and asks what grew, of which rank and at which line.
+"""Has the kernel kill trainings when memory runs out, and asks what grew, of which rank and at which line.
 
     python -m benchmarks.out_of_memory --out build/out-of-memory                 # 20 kills, 20 clean runs, 10 caches: about 25 min
     python -m benchmarks.out_of_memory --only "list, tensors" --out build/out-of-memory

@@ -111,7 +111,7 @@ FORGERIES |= {
     ),
     "a worker of the victim's that failed": _of_victim("WorkerFailed", rank=-1, reason="forged", failed_rank=0, failed_writer="x"),
     "a worker of the victim's that hangs": _of_victim("WorkerHung", rank=-1, since_time=1.0, step=1, failed_rank=0, why="forged"),
-    "a kill of the victim's for want of memory": _of_victim("OutOfMemory", rank=-1, failed_rank=0, limit_of="forged"),
+    "an out-of-memory kill of the victim's": _of_victim("OutOfMemory", rank=-1, failed_rank=0, limit_of="forged"),
     "an exception of the victim's": _of_victim("ProcessFailed", rank=-1, failed_rank=0, how="exception", exception="Forged"),
     "an end of the victim's that torchrun saw": _of_victim("ProcessExited", rank=-1, exited_rank=0, exit_code=1),
     "a notice of preemption for the victim's job": _of_victim("PreemptionNotice", rank=-1, source="sigterm"),

@@ -36,24 +36,24 @@ def follow(module: ModuleType) -> None:
     def poll_and_note(self: Any) -> Any:
         found = poll(self)
         with guard.QUIETLY:
-            _note(self, told_to_go=False)
+            _note(self, terminated=False)
         return found
 
     def note_and_close(self: Any, *arguments: Any, **named: Any) -> Any:
         with guard.QUIETLY:  # those that are gone before any is told to go
             for handler in self.subprocess_handlers.values():
                 handler.proc.poll()
-            _note(self, told_to_go=False)
+            _note(self, terminated=False)
         try:
             return close(self, *arguments, **named)
         finally:
             with guard.QUIETLY:
-                _note(self, told_to_go=True)
+                _note(self, terminated=True)
 
     context._poll, context._close = poll_and_note, note_and_close
 
 
-def _note(context: Any, *, told_to_go: bool) -> None:
+def _note(context: Any, *, terminated: bool) -> None:
     """Write the ends of ranks that were not written yet; those in order only once another rank did not end so."""
     seen: _SeenEnds = context.__dict__.setdefault(_STATE, _SeenEnds())
     failed: list[dict[str, Any]] = []
@@ -65,7 +65,7 @@ def _note(context: Any, *, told_to_go: bool) -> None:
             continue
         seen.ranks.add(local_rank)
         end = _end(environ, handler.proc.pid, int(code), context.__dict__.get("stderrs", {}).get(local_rank) or "")
-        (failed if code or told_to_go else seen.in_order).append(end | {"told_to_go": told_to_go})
+        (failed if code or terminated else seen.in_order).append(end | {"terminated": terminated})
     if failed:
         rows, seen.in_order = [*seen.in_order, *failed], []
         _write(environ, rows)

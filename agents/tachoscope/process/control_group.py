@@ -95,7 +95,7 @@ def limit_bytes(group: ControlGroup) -> int:
 
 
 def kill_count(group: ControlGroup) -> int | None:
-    """Return how many processes the kernel killed in a group for want of memory; None: it is gone, or the kernel older than 4.13.
+    """Return the number of out-of-memory kills in a group; None: it is gone, or the kernel older than 4.13.
 
     On v2 those of groups below it count too, on v1 only its own.
     """

@@ -60,7 +60,7 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         enabled: whether NVML is asked; auto: where its library can be loaded. YAML reads a plain `on` and `off` as booleans.
         expected: GPUs that the node should have; 0: the most that were ever seen.
-        kernel_log: path of the kernel log, such as /dev/kmsg, for Xid errors and kills for want of memory; empty: not read.
+        kernel_log: path of the kernel log, such as /dev/kmsg, for Xid errors and out-of-memory kills; empty: not read.
         dcgm_url: page of a dcgm-exporter to read; empty: none. dcgm_names: also expose readings under its names.
         pod_resources: path of the kubelet's pod-resources socket; empty: not asked.
         interval_seconds: between two readings of what changes fast.

@@ -2,7 +2,7 @@
 
 An attempt has ended when nobody watches it any longer and no process of it runs on the node. Of the cause little can be known for
 sure, and nothing else is said: `user` where the user interrupted it, or the process that failed first, all being on this node,
-raised an error that only code raises; `infra` where the node itself was at fault. A process that was killed for want of memory
+raised an error that only code raises; `infra` where the node itself was at fault. A process that was killed when memory ran out
 tells neither: the job itself may have used it up, and the kernel counts the kills of a container's own limit as the host's.
 """
 

@@ -45,7 +45,7 @@ class StandInLauncher:
 
     Args:
         root: of the spool. host: name of the node. log: gets a sentence when a job of the node fails or hangs.
-        kernel_log: path, for kills for want of memory; empty: not read. clock, unix_clock: monotonic and Unix seconds.
+        kernel_log: path, for out-of-memory kills; empty: not read. clock, unix_clock: monotonic and Unix seconds.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Which process the kernel killed for want of memory, whose it was, and by whose limit."""
+"""Which process the kernel killed when memory ran out, whose it was, and by whose limit."""

@@ -1,4 +1,4 @@
-"""What the kernel's log says of processes that it killed for want of memory.
+"""Out-of-memory kills in the kernel's log.
 
 The lines: `oom_kill_process` and `__oom_kill_process` in https://github.com/torvalds/linux/blob/master/mm/oom_kill.c.
 """
@@ -20,7 +20,7 @@ _MOST_DECISIONS = 64
 
 
 class KernelKill(NamedTuple):
-    """A process that the kernel killed for want of memory.
+    """An out-of-memory kill by the kernel.
 
     Attributes:
         pid: in the first namespace of the machine. name: the kernel's name of it.

@@ -1,4 +1,4 @@
-"""Tells which process of a job, or beside it, the kernel killed for want of memory, for whoever watches the job from outside.
+"""Finds which process of a job, or beside it, the kernel killed when memory ran out, for what watches the job from outside.
 
 Two witnesses: the kernel's log, which names the process and what it held, where this process may read it and sees the pids of the
 machine; and the control group's count of kills, which shows that there was one. By the count alone it was the rank that was gone

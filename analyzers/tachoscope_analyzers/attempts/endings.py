@@ -226,7 +226,7 @@ def _notice(run: Run, job: JobRecords, clock: Clock) -> records.PreemptionNotice
 
 
 def _want_of_memory(process: RankProcess, job: JobRecords) -> str:
-    """Return that the kernel killed a process or a worker of its loader for want of memory; empty: nobody says so."""
+    """Return that the kernel killed a process or a worker of its loader when memory ran out; empty: it is not known."""
     kill = next((row for row in job.out_of_memory if row.failed_writer == process.writer), None)
     if kill is None:
         return ""

@@ -16,9 +16,9 @@ from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.records import records
 from tachoscope_core.report.failures import Cause
 
-Nature = Literal["primary", "secondary", "thread", "handled", "left", "told"]
+Nature = Literal["primary", "secondary", "thread", "handled", "left", "terminated"]
 """`primary`: the rank's own failure. `secondary`: it says that another one is the cause. `thread`: an exception that ended only a
-thread. `left`: it ended in order. `told`: torchrun told it to end."""
+thread. `left`: it ended in order. `terminated`: torchrun ended it."""
 
 _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|Cannot allocate memory|not enough memory")
 _NO_MEMORY_TYPES = frozenset({"OutOfMemoryError", "MemoryError"})
@@ -50,15 +50,15 @@ class AttemptEnds:
     """All that is known of the ends of an attempt's ranks, in order of time.
 
     Attributes:
-        told_at: when torchrun began to tell ranks to end; None: it did not, or it is not known.
-        told: where ranks were that torchrun ended, by rank.
+        terminated_at: when torchrun began to terminate ranks; None: it did not, or it is not known.
+        terminated: where ranks were that torchrun ended, by rank.
         handled: errors that ranks were busy with, by rank, the first of each.
-        hosts: of all ranks that are known; empty: not known. heard_hosts: of which somebody told how the attempt ended.
+        hosts: of all ranks that are known; empty: not known. heard_hosts: on which the end of the attempt was seen.
     """
 
     ends: list[RankEnd] = field(default_factory=list)
-    told_at: float | None = None
-    told: dict[int, RankEnd] = field(default_factory=dict)
+    terminated_at: float | None = None
+    terminated: dict[int, RankEnd] = field(default_factory=dict)
     handled: dict[int, RankEnd] = field(default_factory=dict)
     hosts: dict[int, str] = field(default_factory=dict)
     heard_hosts: set[str] = field(default_factory=set)
@@ -95,7 +95,7 @@ class _Joining:
                 by_rank[end.rank].append(end)
         for end in self._as_torchrun_saw(attempt, found):
             _add_unless_known(by_rank[end.rank], end)
-        for end in self._as_watched(attempt, {*found.told, *(row.exited_rank for row in self._exits(attempt))}):
+        for end in self._as_watched(attempt, {*found.terminated, *(row.exited_rank for row in self._exits(attempt))}):
             _add_unless_known(by_rank[end.rank], end)
         for row in self._job.out_of_memory:
             if row.failed_attempt == attempt and row.failed_rank >= 0 and row.victim != "other":
@@ -113,10 +113,10 @@ class _Joining:
             if row.attempt != attempt or (rank := self._rank_of(row, attempt)) is None:
                 continue
             yield _own_end(row, rank, self._at(row))
-        told = {row.failed_pid for row in self._job.process_failures}
+        reported = {row.failed_pid for row in self._job.process_failures}
         for ended in self._job.ends:
             start = next((row for row in self._starts if row.writer == ended.writer), None)
-            if ended.attempt == attempt and ended.rank >= 0 and ended.status == "failed" and start and start.pid not in told:
+            if ended.attempt == attempt and ended.rank >= 0 and ended.status == "failed" and start and start.pid not in reported:
                 nature: Nature = "secondary" if is_secondary(ended.reason, "") else "primary"
                 yield RankEnd(ended.rank, self._at(ended), nature, "exception", ended.host, ended.reason)
 
@@ -138,12 +138,14 @@ class _Joining:
             rank = max(row.exited_rank, 0)
             found.hosts.setdefault(rank, row.host)
             place = {"location": row.location, "function": row.function}
-            if row.told_to_go:
-                found.told[rank] = RankEnd(rank, self._at(row), "told", "killed", row.host, message=row.message, **place)
+            if row.terminated:
+                found.terminated[rank] = RankEnd(
+                    rank, self._at(row), "terminated", "killed", row.host, message=row.message, **place
+                )
             elif row.exit_code == 0:
                 yield RankEnd(rank, self._at(row), "left", "exited", row.host, message="exit code 0", **place)
             else:
-                found.told_at = min(self._at(row), self._at(row) if found.told_at is None else found.told_at)
+                found.terminated_at = min(self._at(row), self._at(row) if found.terminated_at is None else found.terminated_at)
                 message, killed = _of_exit_code(row.exit_code)
                 words = f"{message}: {row.message}" if row.message else message
                 yield RankEnd(rank, self._at(row), "primary", "killed" if killed else "exited", row.host, "", words, **place)

@@ -88,7 +88,7 @@ class _Judged:
 
     def failed(self, attempt: int, ends: AttemptEnds) -> bool:
         """Return whether an attempt failed, by the word of its launcher for the last one that it started."""
-        if not any(end.nature in {"primary", "secondary"} for end in ends.ends) and not ends.told:
+        if not any(end.nature in {"primary", "secondary"} for end in ends.ends) and not ends.terminated:
             return False
         launches = sorted({row.attempt for row in self.job.starts if row.rank == records.LAUNCHER_RANK})
         launch = max((one for one in launches if one <= attempt), default=None)
@@ -107,7 +107,7 @@ class _Judged:
         return hang_end(hang) if hang is not None else None
 
     def was_noticed(self, root: Root) -> bool:
-        """Return whether the job had been told that it would be ended: then its end is no failure."""
+        """Return whether the job had a notice of preemption: then its end is not a failure."""
         ends = root.end.nature != "primary" or root.end.cause == "killed"
         since = (root.end.at - self.clock.unix_seconds(row) for row in self.job.notices)
         return ends and any(0 <= seconds <= threshold("notice_seconds") for seconds in since)
@@ -152,7 +152,7 @@ def _by_user(command: records.JobEnded) -> bool:
 
 
 def _words(end: RankEnd) -> str:
-    if end.nature == "told":
+    if end.nature == "terminated":
         where = f", at {end.location}" if end.location else ""
         return f"torchrun ended it{where}"
     return ": ".join(filter(None, (end.exception, end.message.splitlines()[0] if end.message else "")))

@@ -33,7 +33,11 @@ def root_of(found: AttemptEnds, *, known_templates: Set[tuple[str, str, str]], h
         known_templates: of exceptions of threads that attempts before had, which did not fail of them.
         hang: the rank that watchers saw hang, and since when; None: none.
     """
-    before_teardown = [end for end in found.ends if found.told_at is None or end.rank not in found.told or end.at <= found.told_at]
+    before_teardown = [
+        end
+        for end in found.ends
+        if found.terminated_at is None or end.rank not in found.terminated or end.at <= found.terminated_at
+    ]
     primary = [end for end in before_teardown if end.nature == "primary"]
     threads = [end for end in before_teardown if end.nature == "thread" and end.template not in known_templates]
     secondary = [end for end in found.ends if end.nature == "secondary"]
@@ -74,28 +78,32 @@ def _awaited(found: AttemptEnds, secondary: Sequence[RankEnd], hang: RankEnd | N
         return _standing_still(found, min(silent, key=lambda rank: _waits_too(found, rank, secondary)), secondary[0].at)
     if hang is None:
         return None
-    handled, told = found.handled.get(hang.rank), found.told.get(hang.rank)
+    handled, terminated = found.handled.get(hang.rank), found.terminated.get(hang.rank)
     if handled is not None:
         return replace(handled, nature="primary")
-    return replace(hang, location=told.location, function=told.function) if told is not None and told.location else hang
+    return (
+        replace(hang, location=terminated.location, function=terminated.function)
+        if terminated is not None and terminated.location
+        else hang
+    )
 
 
 def _waits_too(found: AttemptEnds, rank: int, secondary: Sequence[RankEnd]) -> tuple[bool, bool, int]:
     """Return what is less of the rank for which others wait: one that stood where others gave up waits as well."""
-    told = found.told.get(rank)
-    at_same = told is None or told.location in {"", *(end.location for end in secondary)}
+    terminated = found.terminated.get(rank)
+    at_same = terminated is None or terminated.location in {"", *(end.location for end in secondary)}
     return rank not in found.handled, at_same, rank
 
 
 def _standing_still(found: AttemptEnds, rank: int, at: float) -> RankEnd:
-    told, handled = found.told.get(rank), found.handled.get(rank)
+    terminated, handled = found.terminated.get(rank), found.handled.get(rank)
     if handled is not None and handled.at <= at:
         return replace(handled, nature="primary")
     words, host = "the other ranks waited for it", found.hosts.get(rank, "")
-    if told is None:
+    if terminated is None:
         lost = bool(host) and bool(found.heard_hosts) and host not in found.heard_hosts
         return RankEnd(rank, at, "primary", "host_lost" if lost else "hang", host, message=words)
-    return replace(told, at=at, nature="primary", cause="hang", message=words)
+    return replace(terminated, at=at, nature="primary", cause="hang", message=words)
 
 
 def _others(root: RankEnd, found: AttemptEnds) -> tuple[list[RankEnd], list[RankEnd]]:
@@ -106,7 +114,7 @@ def _others(root: RankEnd, found: AttemptEnds) -> tuple[list[RankEnd], list[Rank
             firsts.setdefault(end.rank, end)
     same = [end for end in firsts.values() if _is_same(end, root)]
     rest = [end for end in firsts.values() if not _is_same(end, root)]
-    rest += [end for rank, end in found.told.items() if rank != root.rank and rank not in firsts]
+    rest += [end for rank, end in found.terminated.items() if rank != root.rank and rank not in firsts]
     return same, sorted(rest, key=lambda end: end.at)
 
 

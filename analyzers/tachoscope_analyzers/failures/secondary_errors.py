@@ -45,7 +45,7 @@ _GONE = frozenset({"KeyboardInterrupt", "SignalException"})
 
 
 def is_secondary(exception: str, message: str) -> bool:
-    """Return whether an error says that another rank is the cause, or that the process was told to go."""
+    """Return whether an error says that another rank is the cause, or that the process was terminated."""
     if exception in _GONE:
         return True
     return exception in _TYPES and _PEER.search(message) is not None and _LISTENS.search(message) is None

@@ -1,1 +1,1 @@
-"""Memory of a job: what grew, whose it was, and whether it ended for want of it."""
+"""Memory of a job: what grew, whose it was, and whether it ended out of memory."""

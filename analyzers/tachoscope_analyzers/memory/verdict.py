@@ -1,4 +1,4 @@
-"""Whether an attempt ended for want of memory, or will: the part of the report, and the finding.
+"""Whether an attempt ended out of memory, or will: the part of the report, and the finding.
 
 When memory is full soon, `tachoscope_core.jobs.memory_growth` says.
 """

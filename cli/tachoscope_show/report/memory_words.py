@@ -12,7 +12,7 @@ _MOST_LINES = 5
 
 
 def lines(memory: MemoryReport | None) -> list[str]:
-    """Return the sentences; none where nothing ended for want of memory and nothing will."""
+    """Return the sentences; none where nothing ran out of memory and nothing will."""
     if memory is None or not (memory.kills or (memory.growth is not None and memory.growth.full_seconds is not None)):
         return []
     found = [kill_text(kill) for kill in memory.kills]

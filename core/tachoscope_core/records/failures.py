@@ -43,7 +43,7 @@ class ProcessExited(Record, frozen=True, kw_only=True, tag="ProcessExited"):
     Attributes:
         exited_rank, exited_pid: whose process it was.
         exit_code: a negative one is the signal that ended it.
-        told_to_go: torchrun had told it to end, since another process had failed or torchrun itself was told to.
+        terminated: torchrun sent it a signal to end, since another process had failed or torchrun itself was terminated.
         message: what Python said of the signal that ended it, such as `Fatal Python error: Segmentation fault`; empty: nothing.
         location, function: where the user's code was at that signal, as in `ProcessFailed`; empty: not known.
     """
@@ -51,7 +51,7 @@ class ProcessExited(Record, frozen=True, kw_only=True, tag="ProcessExited"):
     exited_rank: Rank
     exited_pid: Count = 0
     exit_code: ExitCode
-    told_to_go: bool = False
+    terminated: bool = False
     message: Text = ""
     location: Text = ""
     function: Name = ""

@@ -1,4 +1,4 @@
-"""What is recorded of memory: what the processes of a job hold, and an end for want of it."""
+"""What is recorded of memory: what the processes of a job hold, and an end out of memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ControlGroupMemory(msgspec.Struct, frozen=True, kw_only=True, omit_default
     Attributes:
         path: in the hierarchy of the memory controller. limit_bytes: 0: no group has a limit, and this is the process's own.
         anonymous_bytes, file_bytes, shared_bytes: of all its processes; `file_bytes` is page cache without `shared_bytes`.
-        kills: processes that the kernel killed in it for want of memory since it was made; on a host with control groups v2 also in
+        kills: out-of-memory kills in it since it was made; on a host with control groups v2 also in
             groups below it.
     """
 

@@ -28,9 +28,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         time: Unix seconds of it. step: the step of the whole job in which its rank was; None: before its first step.
         rank: None: not known. host: empty: not known.
-        cause: `out_of_memory`: it got no memory, or the kernel killed it for want of it. `exception`: nobody caught it. `killed`:
-            by a signal. `exited`: it ended by itself while others needed it, or with a code that is not 0. `hang`: it stood still.
-            `host_lost`: nothing more was heard of its host.
+        cause: `out_of_memory`: an allocation failed, or the kernel killed it when memory ran out. `exception`: an uncaught one.
+            `killed`: by a signal. `exited`: it ended by itself while others needed it, or with a code that is not 0. `hang`: it
+            made no progress. `host_lost`: its host sent no more records.
         exception: its type; empty: there is none. message: what it said, secrets hidden.
         location: `file:line` of the innermost frame of the user's code; empty: not known. function: its name.
         cascade: ranks that failed because of it, in order of time. same_error: ranks that failed with the same error by themselves.

@@ -1,4 +1,4 @@
-"""The part of a report on memory: what ranks held by time, what grew, and an end for want of memory."""
+"""The part of a report on memory: what ranks held by time, what grew, and an end out of memory."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
-    """An end for want of memory; see `records.OutOfMemory`."""
+    """An end out of memory; see `records.OutOfMemory`."""
 
     place: Literal["host", "device"]
     victim: Literal["rank", "loader_worker", "other"]

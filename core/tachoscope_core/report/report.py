@@ -260,7 +260,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     course: Trend | None = None
     """How the run went, from its step records."""
     memory: MemoryReport | None = None
-    """What the ranks held by time, and an end for want of memory."""
+    """What the ranks held by time, and an end out of memory."""
     earlier: list[JudgedInterval] = []
     """Intervals of a long job before the window, in order of time."""
     stacks: list[StackGroup] = []

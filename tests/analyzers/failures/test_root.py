@@ -69,10 +69,10 @@ class Job:
         )
         return self
 
-    def exited(self, rank: int, at: float, code: int, attempt: int = 0, *, told: bool = False, location: str = "") -> "Job":
+    def exited(self, rank: int, at: float, code: int, attempt: int = 0, *, terminated: bool = False, location: str = "") -> "Job":
         own = self._envelope(at, attempt, host=self.host_of(rank))
         self._lists["process_exits"].append(
-            records.ProcessExited(**own, exited_rank=rank, exit_code=code, told_to_go=told, location=location)
+            records.ProcessExited(**own, exited_rank=rank, exit_code=code, terminated=terminated, location=location)
         )
         return self
 
@@ -125,7 +125,7 @@ def test_a_rank_that_left_in_order_while_others_needed_it_is_the_root() -> None:
 
 def test_the_rank_for_which_all_others_waited_in_vain_hangs_and_stands_where_torchrun_ended_it() -> None:
     job = Job(3).attempt().raised(0, 12.0, "RuntimeError", GAVE_UP).raised(1, 12.1, "RuntimeError", GAVE_UP)
-    job.exited(0, 12.3, 1).exited(1, 12.4, 1, told=True).exited(2, 12.5, -15, told=True, location="train.py:77")
+    job.exited(0, 12.3, 1).exited(1, 12.4, 1, terminated=True).exited(2, 12.5, -15, terminated=True, location="train.py:77")
 
     root = job.ended(13.0).root()
 
@@ -158,7 +158,7 @@ def test_a_port_in_use_is_an_error_of_the_rank_itself_though_it_is_one_of_the_ne
 
 def test_a_thread_that_died_is_the_root_where_the_rank_itself_only_waits() -> None:
     job = Job(2).attempt().raised(1, 4.0, "OSError", "the bucket is gone", how="thread", location="data.py:9")
-    root = job.raised(0, 10.0, "RuntimeError", GAVE_UP).exited(0, 10.2, 1).exited(1, 10.5, -15, told=True).ended(11.0).root()
+    root = job.raised(0, 10.0, "RuntimeError", GAVE_UP).exited(0, 10.2, 1).exited(1, 10.5, -15, terminated=True).ended(11.0).root()
 
     assert (root.rank, root.location) == (1, "data.py:9")
 
@@ -232,7 +232,7 @@ def test_a_new_step_or_another_root_means_that_a_restart_is_worth_it() -> None:
 
 def test_an_exception_that_waits_in_a_finally_is_the_root_though_nobody_printed_it() -> None:
     job = Job(2).attempt().raised(1, 5.0, "ZeroDivisionError", "division by zero", how="handled", location="train.py:50")
-    job.raised(0, 10.0, "RuntimeError", GAVE_UP).exited(0, 10.2, 1).exited(1, 10.4, -15, told=True, location="train.py:52")
+    job.raised(0, 10.0, "RuntimeError", GAVE_UP).exited(0, 10.2, 1).exited(1, 10.4, -15, terminated=True, location="train.py:52")
 
     root = job.ended(11.0).root()
 
@@ -241,7 +241,7 @@ def test_an_exception_that_waits_in_a_finally_is_the_root_though_nobody_printed_
 
 def test_an_error_that_was_handled_for_long_is_none_where_the_rank_went_on() -> None:
     job = Job(2).attempt().raised(1, 5.0, "KeyError", "x", how="handled")
-    root = job.raised(0, 9.0, "ValueError", "own").exited(0, 9.2, 1).exited(1, 9.4, -15, told=True).ended(10.0).root()
+    root = job.raised(0, 9.0, "ValueError", "own").exited(0, 9.2, 1).exited(1, 9.4, -15, terminated=True).ended(10.0).root()
 
     assert (root.rank, root.exception) == (0, "ValueError")
 
@@ -254,7 +254,7 @@ def test_a_host_of_which_nothing_more_was_heard_is_lost() -> None:
 
 def test_of_ranks_that_said_nothing_the_one_that_was_not_where_the_others_gave_up_is_the_root() -> None:
     job = Job(3).attempt().raised(0, 12.0, "RuntimeError", GAVE_UP, location="train.py:60").exited(0, 12.3, 1)
-    job.exited(1, 12.5, -15, told=True, location="train.py:60").exited(2, 12.5, -15, told=True, location="train.py:77")
+    job.exited(1, 12.5, -15, terminated=True, location="train.py:60").exited(2, 12.5, -15, terminated=True, location="train.py:77")
 
     assert (job.ended(13.0).root().rank, job.root().location) == (2, "train.py:77")
 
@@ -266,7 +266,7 @@ def test_the_end_of_a_rank_that_left_may_be_seen_after_the_others_lost_it() -> N
 
 
 def test_the_end_of_a_rank_that_gave_up_is_no_failure_of_its_own_however_late_it_comes() -> None:
-    job = Job(2).attempt().raised(0, 10.0, "RuntimeError", GAVE_UP).exited(0, 55.0, 1).exited(1, 56.0, -15, told=True)
+    job = Job(2).attempt().raised(0, 10.0, "RuntimeError", GAVE_UP).exited(0, 55.0, 1).exited(1, 56.0, -15, terminated=True)
 
     assert (job.ended(57.0).root().rank, job.root().cause) == (1, "hang")
 

@@ -94,7 +94,7 @@ def test_nothing_is_counted_before_all_processes_are_gone() -> None:
         pytest.param("TypeError", 4, "unknown", id="the same, while ranks elsewhere may have failed before"),
         pytest.param("RuntimeError", 2, "unknown", id="what torch raises for a bug, a device and a network"),
         pytest.param("ConnectionResetError", 2, "unknown", id="an error of a connection"),
-        pytest.param("killed", 2, "unknown", id="killed, perhaps for want of memory"),
+        pytest.param("killed", 2, "unknown", id="killed, perhaps out of memory"),
     ],
 )
 def test_a_failure_is_the_user_s_only_where_nothing_else_can_be(reason: str, world: int, cause: str) -> None:

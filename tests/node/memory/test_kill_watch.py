@@ -1,4 +1,4 @@
-"""Who was killed for want of memory, by the kernel's log and by a group's count, in files of the kernel's form."""
+"""Who was killed when memory ran out, by the kernel's log and by a group's count, in files of the kernel's form."""
 
 from __future__ import annotations
 

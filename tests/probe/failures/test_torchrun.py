@@ -57,7 +57,7 @@ def test_ranks_that_all_end_in_order_leave_nothing(context: Any, tmp_path: Path)
     assert written(tmp_path) == []
 
 
-def test_of_a_failed_attempt_each_end_is_written_once_with_who_had_been_told_to_go(context: Any, tmp_path: Path) -> None:
+def test_of_a_failed_attempt_each_end_is_written_once_with_who_was_terminated(context: Any, tmp_path: Path) -> None:
     context.subprocess_handlers[1].proc.returncode = 0
     context._poll()
     context.subprocess_handlers[2].proc.returncode = -9
@@ -68,7 +68,7 @@ def test_of_a_failed_attempt_each_end_is_written_once_with_who_had_been_told_to_
     context._close(15)
 
     rows = sorted(written(tmp_path), key=lambda row: row.exited_rank)
-    assert [(row.exited_rank, row.exit_code, row.told_to_go) for row in rows] == [(4, -15, True), (5, 0, False), (6, -9, False)]
+    assert [(row.exited_rank, row.exit_code, row.terminated) for row in rows] == [(4, -15, True), (5, 0, False), (6, -9, False)]
     assert {(row.attempt, row.job, row.rank) for row in rows} == {(2, "j", records.LAUNCHER_RANK)}
     assert rows[2].location == "t.py:7" and rows[1].time < rows[2].time < rows[0].time
 

@@ -1,4 +1,4 @@
-"""The part of the job page on memory: what ranks held by time, what grew, and an end for want of memory."""
+"""The part of the job page on memory: what ranks held by time, what grew, and an end out of memory."""
 
 from __future__ import annotations
 
