@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tachoscope.sampling.stacks import user_place
 
-MOST_FRAMES = 8
+MOST_FRAMES = 10
 """From the line that allocates to that of the job: a call of a model has several between."""
 
 
