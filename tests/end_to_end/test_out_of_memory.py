@@ -24,7 +24,7 @@ kept = []
 while True:
     with tachoscope.phase("forward"):
         time.sleep(0.02)
-        kept.append(bytearray(400_000))
+        kept.append(bytearray(200_000))
     tachoscope.step()
 """
 
@@ -59,6 +59,6 @@ def test_a_leak_that_is_killed_is_named_with_its_limit_its_line_and_since_when(t
     assert report.memory is not None
     assert report.memory.growth is not None
     assert (report.memory.growth.part, report.memory.growth.ranks) == ("process", [0])
-    line = 1 + LEAK.splitlines().index("        kept.append(bytearray(400_000))")
+    line = 1 + LEAK.splitlines().index("        kept.append(bytearray(200_000))")
     assert [one.line for one in report.memory.growth.lines][:1] == [f"train.py:{line}"]
     assert report.findings[0].where == f"train.py:{line}"

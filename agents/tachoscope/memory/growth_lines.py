@@ -1,8 +1,8 @@
-"""Once the memory of a process grows, follows its allocations for some seconds, to tell the lines of the job that keep them.
+"""Follows the allocations of a process that fills its memory for some seconds, to find the lines of the job that keep them.
 
 Used by the sampler's thread of a rank, and by that of each loader worker. While allocations are followed, a training
-that is bound by Python runs at a third of its speed; so it is done three times at most in the life of a process, for two seconds,
-or ten where steps are long.
+that is bound by Python runs at a third of its speed. So it is done only where memory grows and half of it is full, three times at
+most in the life of a process, for two seconds, or ten where steps are long.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tachoscope_core.jobs.memory_growth import LeastLevels, growth
 SWITCH = "TACHOSCOPE_MEMORY_LINES"
 """Environment variable; `0`: never follow allocations."""
 LOOK_SECONDS = 0.25
+LOOK_AGAIN_SECONDS = 0.5
+"""Where memory grows, but enough is left."""
 SUSPECT_SECONDS = 2.0
 SUSPECT_BYTES = 16 << 20
 SETTLE_SECONDS, SETTLE_STEPS = 0.5, 2
@@ -43,18 +45,21 @@ class GrowthLines:
     """Follows the allocations of its process when this grows; `poll` is called again and again by one thread.
 
     Args:
+        is_half_full: whether at least as much memory is taken as is left.
         steps: the steps that ended so far; of a process without steps always 0.
         held: bytes that the process holds; None: not known. forked: it shares pages with the process that forked it.
     """
 
     def __init__(
         self,
+        is_half_full: Callable[[], bool],
         steps: Callable[[], int] | None = None,
         held: Callable[[], int | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         *,
         forked: bool = False,
     ) -> None:
+        self._is_half_full = is_half_full
         self._steps = steps
         self._held = held or _held_bytes
         self._clock = clock
@@ -81,7 +86,10 @@ class GrowthLines:
         elif self._times < MOST_TIMES:
             self._levels.add(now, held)
             if growth(self._levels.points(), least_seconds=SUSPECT_SECONDS, least_bytes=SUSPECT_BYTES) is not None:
-                self._begin(now)
+                if self._is_half_full():
+                    self._begin(now)
+                else:
+                    self._look_at = now + LOOK_AGAIN_SECONDS
 
     def taken(self) -> tuple[dict[str, float], float]:
         """Return, once, bytes by line that came and stayed, and in how many seconds; none where nothing new is known."""

@@ -17,7 +17,7 @@ from tachoscope.process import control_group
 from tachoscope.sampling import loader_workers
 from tachoscope.spool.outbox import Outbox
 from tachoscope.timing import procfs
-from tachoscope_core.jobs.memory_growth import held_bytes
+from tachoscope_core.jobs.memory_growth import held_bytes, is_limited
 from tachoscope_core.records import records
 
 LOOK_SECONDS = 1.0
@@ -52,7 +52,7 @@ class MemoryWatch:
         self._steps = steps
         self._workers = workers
         self._clock = clock
-        self._lines = GrowthLines(steps) if is_enabled(environ) else None
+        self._lines = GrowthLines(is_half_full, steps) if is_enabled(environ) else None
         self._device = DeviceWatch(self._write_of_this_rank, steps, environ)
         self._look_at = 0.0
         self._closed = False
@@ -139,6 +139,16 @@ class MemoryWatch:
         return found
 
 
+def is_half_full() -> bool:
+    """Return whether as much memory is taken as is left: of the control group of this process, without a limit of the host."""
+    own = control_group.memory_group()
+    group = control_group.memory_of(control_group.limited(own)) if own is not None else None
+    available_bytes, total_bytes = procfs.host_memory_bytes()
+    if group is not None and is_limited(group, total_bytes):
+        return 2 * (group.anonymous_bytes + group.shared_bytes) >= group.limit_bytes
+    return total_bytes > 0 and 2 * available_bytes <= total_bytes
+
+
 def _levels(fields: dict[str, Any]) -> Iterator[int]:
     """Yield the amounts whose change is worth a record."""
     process, group, device = fields["process"], fields["group"], fields["device"]
@@ -162,7 +172,7 @@ def follow_worker(environ: Mapping[str, str] = os.environ) -> Callable[[], None]
     """Return what a loader worker is to call again and again: once its memory grows, it sends the lines to the training process."""
     if not is_enabled(environ):
         return lambda: None
-    lines = GrowthLines(forked=True)
+    lines = GrowthLines(is_half_full, forked=True)
 
     def poll() -> None:
         lines.poll()

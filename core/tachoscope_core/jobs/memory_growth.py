@@ -13,7 +13,7 @@ from statistics import median
 
 import msgspec
 
-from tachoscope_core.records.memory import MemorySampled, ProcessMemory
+from tachoscope_core.records.memory import ControlGroupMemory, MemorySampled, ProcessMemory
 
 MOST_PARTS = 32
 """Into which the time is divided; with more, parts are joined in pairs."""
@@ -143,8 +143,12 @@ def own_bytes(sample: MemorySampled) -> int:
 
 def in_limited_group(sample: MemorySampled) -> bool:
     """Return whether the control group of a rank has a limit below what the host has."""
-    group = sample.group
-    return group is not None and group.limit_bytes > 0 and (not sample.total_bytes or group.limit_bytes < sample.total_bytes)
+    return sample.group is not None and is_limited(sample.group, sample.total_bytes)
+
+
+def is_limited(group: ControlGroupMemory, host_total_bytes: int) -> bool:
+    """Return whether a control group has a limit below what the host has; 0: that is not known."""
+    return group.limit_bytes > 0 and (not host_total_bytes or group.limit_bytes < host_total_bytes)
 
 
 def used_and_room(sample: MemorySampled) -> tuple[float, float]:

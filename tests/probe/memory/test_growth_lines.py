@@ -16,7 +16,7 @@ from tachoscope.memory.growth_lines import GrowthLines
 class Clock:
     now = 0.0
 clock, held, steps = Clock(), [100 << 20], [0]
-lines = GrowthLines(lambda: steps[0], lambda: held[0], lambda: clock.now)
+lines = GrowthLines(lambda: {half_full}, lambda: steps[0], lambda: held[0], lambda: clock.now)
 kept = []
 found = {}
 for step in range(60):
@@ -29,9 +29,11 @@ print(found and max(found, key=found.get), tracemalloc.is_tracing())
 """
 
 
-def run(body: str) -> tuple[str, str]:
+def run(body: str, *, half_full: bool = True) -> tuple[str, str]:
     """Return the line that was found and its text."""
-    script = DRIVER.replace("{body}", textwrap.indent(textwrap.dedent(body).strip("\n"), "    "))
+    script = DRIVER.replace("{body}", textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")).replace(
+        "{half_full}", str(half_full)
+    )
     done = subprocess.run([sys.executable, "-c", "import sys; exec(compile(sys.stdin.read(), '/job/train.py', 'exec'))"],
                           input=script, capture_output=True, text=True, check=True, timeout=120)  # fmt: skip
     place, tracing = done.stdout.rsplit(maxsplit=1)
@@ -66,6 +68,19 @@ def test_memory_that_does_not_grow_is_never_followed() -> None:
         held[0] = (100 << 20) + (50 << 20) * (step % 2)
         kept = [bytearray(5 << 20)]
     """)
+
+    assert place == "{}"
+
+
+def test_memory_that_grows_where_most_is_free_is_not_followed() -> None:
+    place, _ = run(
+        """
+        held[0] += 5 << 20
+        kept.append(bytearray(5 << 20))
+        assert not tracemalloc.is_tracing()
+        """,
+        half_full=False,
+    )
 
     assert place == "{}"
 
