@@ -80,9 +80,9 @@ def test_two_runs_of_one_name_at_once_are_two_attempts_that_both_complete(tmp_pa
     ("environ", "joins", "ago", "is_another"),
     [
         ({}, False, 1.0, True),
-        ({"SLURM_NTASKS": "1"}, False, 1.0, True),
-        ({"SLURM_NTASKS": "2"}, False, 1.0, False),
-        ({"OMPI_COMM_WORLD_SIZE": "8"}, False, 30.0, False),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, False, 1.0, True),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2"}, False, 1.0, False),
+        ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8"}, False, 30.0, False),
         ({}, True, 30.0, False),
         ({}, True, JOIN_SECONDS + 1.0, True),
     ],

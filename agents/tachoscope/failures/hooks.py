@@ -21,7 +21,7 @@ from tachoscope.failures import fault_file
 from tachoscope.failures.last_lines import LastLines
 
 _RANKS = ("RANK", "SLURM_PROCID")
-"""As `identity.RANKS`, which takes longer to import than a short process may take."""
+"""The usual ones of `identity.place`, which takes longer to import than a short process may take."""
 RANK_PROCESS = "_TACHOSCOPE_RANK_PROCESS"
 """Which process of a rank is the rank itself: what it starts inherits the rank's environment, but is not the rank."""
 _LAUNCHER_ERRORS = "torch.distributed.elastic"

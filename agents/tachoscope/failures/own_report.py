@@ -63,8 +63,8 @@ def write(fields: dict[str, Any], said: Sequence[str]) -> None:
 
 
 def _rank() -> int:
-    text = next((os.environ[name] for name in identity.RANKS if os.environ.get(name)), "")
-    return int(text) if text.isdigit() else -1
+    place = identity.place(os.environ)
+    return place.rank if place is not None else -1
 
 
 def _placed(place: CodePlace) -> dict[str, str]:

@@ -8,16 +8,25 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import check_job_name
 
 JOB = "TACHOSCOPE_JOB"
-RANKS = ("RANK", "SLURM_PROCID")
-"""Environment variables in which launchers tell a process its rank, in the order in which they are asked."""
 JOB_IS_DEFAULT = "TACHOSCOPE_JOB_IS_DEFAULT"
 ATTEMPT = "TACHOSCOPE_ATTEMPT"
 RUN_DIR = "TACHOSCOPE_RUN_DIR"
+
+_LAUNCHERS = (
+    ("RANK", "LOCAL_RANK", "WORLD_SIZE"),  # torchrun, and what else fills torch's env://
+    # srun. A batch script has SLURM_PROCID and SLURM_NTASKS too, but only the tasks of a step are ranks.
+    ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),
+)
+_LONGEST_NUMBER = 7
 
 MULTI_NODE_FIX = "name it with --job NAME or $TACHOSCOPE_JOB, the same on all nodes, or start torchrun with --rdzv-id NAME"
 
@@ -29,6 +38,33 @@ class Identity:
     job: str
     attempt: int
     host: str
+
+
+class Place(NamedTuple):
+    """Which rank of how many a process is."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+
+
+def place(environ: Mapping[str, str]) -> Place | None:
+    """Return which rank the launcher says that a process is; None: no launcher says so."""
+    for rank_name, local_name, size_name in _LAUNCHERS:
+        rank, size = _number(environ, rank_name), _number(environ, size_name)
+        if rank is not None and (size is not None or rank_name == "RANK"):
+            local = _number(environ, local_name)
+            return Place(rank, rank if local is None else local, size or 1)
+    return None
+
+
+def local_rank(environ: Mapping[str, str], rank: int) -> int:
+    """Return which process of its node a rank is; its rank where nothing says so."""
+    alone = _number(environ, "LOCAL_RANK")  # Lightning sets it without RANK
+    if alone is not None:
+        return alone
+    said = place(environ)
+    return said.local_rank if said is not None and said.rank == rank else rank
 
 
 def scheduler_job(environ: Mapping[str, str]) -> str | None:
@@ -71,6 +107,11 @@ def resolve(environ: Mapping[str, str], *, job: str | None = None, default: str 
     name = check_job_name(name)
     restarts = _integer(environ, "TORCHELASTIC_RESTART_COUNT") or _integer(environ, "SLURM_RESTART_COUNT")
     return Identity(name, _integer(environ, ATTEMPT) + restarts, socket.gethostname())
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    value = environ.get(name, "")
+    return int(value) if value.isdecimal() and len(value) <= _LONGEST_NUMBER else None
 
 
 def _integer(environ: Mapping[str, str], name: str) -> int:

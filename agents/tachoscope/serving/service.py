@@ -18,7 +18,7 @@ from tachoscope.serving.engine import Engine
 from tachoscope.serving.outbox import ServiceOutbox
 from tachoscope.serving.request import Request
 from tachoscope.timing.procfs import start_time
-from tachoscope.training.job_started import device_of, environment_integer
+from tachoscope.training.job_started import device_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import check_job_name
 from tachoscope_core.storage import spool
@@ -151,8 +151,8 @@ class Service:
                 **device_of(sys.modules.get("torch")),
             },
         )
-        rank = environment_integer("RANK", 0)
-        outbox.start(rank, environment_integer("LOCAL_RANK", rank))
+        place = identity.place(os.environ)
+        outbox.start(*place[:2] if place is not None else (0, 0))
         return outbox
 
 

@@ -39,7 +39,7 @@ def open_outbox() -> Outbox | None:
         return None
     outbox = Outbox(*watched)
     outbox.rank = rank()
-    outbox.local_rank = _integer(os.environ.get("LOCAL_RANK"), outbox.rank)
+    outbox.local_rank = identity.local_rank(os.environ, outbox.rank)
     return outbox
 
 
@@ -50,12 +50,6 @@ def rank() -> int:
         return int(distributed.get_rank())
     worker = sys.modules.get("torch.utils.data._utils.worker")
     if worker is not None and worker.get_worker_info() is not None and WORKER_RANK in os.environ:
-        return _integer(os.environ[WORKER_RANK], 0)
-    return _integer(os.environ.get("RANK"), 0)
-
-
-def _integer(text: str | None, default: int) -> int:
-    try:
-        return int(text) if text is not None else default
-    except ValueError:
-        return default
+        return int(os.environ[WORKER_RANK])
+    place = identity.place(os.environ)
+    return place.rank if place is not None else 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from tachoscope import guard
 from tachoscope.lineage import collect
+from tachoscope.process import identity
 from tachoscope.process.placement import gpu_uuid, pod_uid
 from tachoscope.sampling.other_process import own_locator
 from tachoscope.spool.outbox import Outbox
@@ -78,14 +79,5 @@ def ranks() -> tuple[int, int, int]:
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         rank, world = int(distributed.get_rank()), int(distributed.get_world_size())
-    else:
-        rank, world = environment_integer("RANK", 0), environment_integer("WORLD_SIZE", 1)
-    return rank, environment_integer("LOCAL_RANK", rank), world
-
-
-def environment_integer(name: str, default: int) -> int:
-    """Return a variable of the environment that is an integer, or `default`."""
-    try:
-        return int(os.environ.get(name, default))
-    except ValueError:
-        return default
+        return rank, identity.local_rank(os.environ, rank), world
+    return identity.place(os.environ) or (0, 0, 1)

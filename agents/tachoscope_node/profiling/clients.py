@@ -74,17 +74,17 @@ def identify(proc: Path, sender: Sender, known: Mapping[int, KnownProcess], dire
         words = (folder / "cmdline").read_bytes()[:_MAX_ENVIRONMENT].decode(errors="replace").split("\0")
     except (OSError, IndexError, ValueError) as error:
         raise UnknownError(f"could not read its process: {error}") from None
-    rank = _number(environ, *identity.RANKS)
+    place = identity.place(environ)
     told = known.get(sender.pid)
     told = told if told is not None and told.uid == sender.uid else None
     if told is not None:
         job, number, world = told.job, told.rank, told.world_size
     else:
         job = _job(environ, words, parent if "RANK" in environ else sender.pid)
-        number, world = rank or 0, _number(environ, "WORLD_SIZE", "SLURM_NTASKS") or 1
+        number, world = (place.rank, place.world_size) if place is not None else (0, 1)
     if not 0 <= number < max(world, 1) <= _MAX_RANK:
         raise UnknownError(f"it cannot be rank {number} of {world}")
-    has_rank = rank is not None or told is not None
+    has_rank = place is not None or told is not None
     seen_as = environ.get("KINETO_IPC_SOCKET_DIR", "")
     return ClientProcess(sender.pid, sender.uid, parent, began, job, number, world, has_rank, directory, seen_as)
 
@@ -102,10 +102,6 @@ def _job(environ: Mapping[str, str], words: list[str], number: int) -> str:
         return identity.resolve(environ, default=f"{Path(script).stem or 'python'}-{number}").job
     except TachoscopeError as error:
         raise UnknownError(str(error)) from None
-
-
-def _number(environ: Mapping[str, str], *names: str) -> int | None:
-    return next((int(environ[name]) for name in names if environ.get(name, "").isdecimal() and len(environ[name]) < 8), None)
 
 
 class Clients:

@@ -96,11 +96,11 @@ def _by_environment(job: str) -> list[TrainingProcess]:
         environ = _environment(pid)
         if environ.get(identity.JOB) != job or identity.RUN_DIR not in environ:  # `run` itself has no such directory
             continue
-        named = next((environ[name] for name in identity.RANKS if environ.get(name, "").isdecimal()), None)
-        if named is None:
+        place = identity.place(environ)
+        if place is None:
             others.append(pid)
         else:
-            ranks.setdefault(int(named), pid)
+            ranks.setdefault(place.rank, pid)
     if ranks:
         return [TrainingProcess(pid=pid, rank=rank) for rank, pid in sorted(ranks.items())]
     return [TrainingProcess(pid=others[0], rank=0)] if others else []  # one process, and what it started

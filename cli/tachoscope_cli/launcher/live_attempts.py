@@ -21,9 +21,6 @@ from tachoscope_core.storage import spool
 from tachoscope_core.storage.shard_quarantine import DIRECTORY
 from tachoscope_node.spool.owners import AGENT_DIRECTORY
 
-_SIZES = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
-"""Environment variables in which launchers tell a process that it is one of several ranks."""
-
 
 class _FirstRecord(msgspec.Struct):
     """The part of a process's first record that says what it is of."""
@@ -89,7 +86,8 @@ def warning(job: str, found: list[LiveProcesses], *, now: float) -> str:
 
 
 def _is_one_rank(environ: Mapping[str, str]) -> bool:
-    return any(size.isdigit() and int(size) > 1 for name in _SIZES if (size := environ.get(name, "")))
+    place = identity.place(environ)
+    return place is not None and place.world_size > 1
 
 
 def _directories(root: Path) -> Iterator[Path]:

@@ -42,7 +42,7 @@ def test_a_rank_is_known_by_what_its_launcher_and_scheduler_say() -> None:
     assert (found.job, found.rank, found.world_size, found.has_rank) == ("resnet", 3, 8, True)
     assert found.parent == os.getpid()
 
-    with process(SLURM_JOB_ID="47", SLURM_PROCID="1", SLURM_NTASKS="2") as made:
+    with process(SLURM_JOB_ID="47", SLURM_PROCID="1", SLURM_STEP_NUM_TASKS="2") as made:
         assert (who(made).job, who(made).rank, who(made).world_size) == ("slurm-47", 1, 2)
     with process(RANK="0", WORLD_SIZE="2", TACHOSCOPE_JOB="named", TORCHELASTIC_RUN_ID="resnet") as made:
         assert who(made).job == "named"
