@@ -9,7 +9,7 @@ import subprocess
 
 from tachoscope_analyzers import schedulers
 from tachoscope_analyzers.schedulers.common.allocation import Allocation
-from tachoscope_analyzers.schedulers.slurm import sacct_table
+from tachoscope_analyzers.schedulers.slurm import sacct_json, sacct_table
 from tachoscope_core.errors import TachoscopeError
 
 TIMEOUT_SECONDS = 60.0
@@ -19,7 +19,7 @@ _JOB = re.compile(r"\d+(_\d+|\+\d+)?")
 _FORMS = (
     ["--json"],
     ["--parsable2", f"--format={','.join(sacct_table.FIELDS)}"],
-    ["--parsable2", "--format=JobID,Submit,Eligible,Start,End,State,ExitCode,NodeList,AllocTRES,ReqTRES"],
+    ["--parsable2", f"--format={','.join(sacct_table.FIELDS_OF_ALL_VERSIONS)}"],
 )
 
 
@@ -41,7 +41,9 @@ def allocations(job: str) -> list[Allocation]:
     for form in _FORMS:
         command = [program, "--jobs", job, "--duplicates", "--allocations", *form]
         code, output, said = _run(command)
-        if code == 0 and output.strip():
+        fault = sacct_json.error(output)
+        said = fault or said
+        if code == 0 and output.strip() and not fault:
             found = schedulers.read_texts([(f"sacct --jobs {job}", output)])
             if not found:
                 raise TachoscopeError(f"sacct has no job {job}", fix="is it of another cluster, or purged from the accounting?")
@@ -52,6 +54,9 @@ def allocations(job: str) -> list[Allocation]:
 def _run(command: list[str]) -> tuple[int, str, str]:
     """Return exit code, output, and the first line of what went wrong."""
     environment = {**os.environ, "SLURM_TIME_FORMAT": "%s"}  # Unix seconds: the table's times have no zone otherwise
+    if "--json" in command:
+        # Its times are Unix seconds anyway, and Slurm 22.05 cannot parse its own default of --endtime in this format.
+        del environment["SLURM_TIME_FORMAT"]
     try:
         ended = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_SECONDS, check=False

@@ -18,6 +18,9 @@ if "--json" in sys.argv and not {json}:
     sys.exit("sacct: unrecognized option '--json'")
 if any("Restarts" in word for word in sys.argv) and not {restarts}:
     sys.exit('sacct: error: Invalid field requested: "Restarts"')
+if "--json" in sys.argv and os.environ.get("SLURM_TIME_FORMAT"):  # as 22.05 does, with exit code 0
+    sys.stdout.write('{{"errors": [{{"description": "Unable to parse time format", "error_number": 9000, "source": "end_time"}}]}}')
+    sys.exit()
 sys.stdout.write(pathlib.Path({document!r}).read_text())
 """
 
@@ -54,13 +57,20 @@ def test_a_slurm_without_json_is_asked_for_the_table_with_times_that_need_no_zon
     (found,) = allocations(["slurm:7"])
 
     assert (found.submitted, found.started) == (1000, 1010)
-    assert [line.endswith('"%s"]') for line in log.read_text().splitlines()] == [True] * 3
+    assert [line.endswith('"%s"]') for line in log.read_text().splitlines()] == [False, True, True]
 
 
 def test_a_job_that_slurm_does_not_know_is_an_error(sacct) -> None:
-    sacct('{"jobs": [], "errors": []}')
+    sacct('{"jobs": [], "errors": [{"description": "Nothing found", "error_number": 9003}]}')
 
     with pytest.raises(TachoscopeError, match="sacct has no job 7"):
+        allocations(["slurm:7"])
+
+
+def test_an_error_in_the_document_of_a_sacct_that_exits_with_0_is_reported(sacct) -> None:
+    sacct('{"errors": [{"description": "Slurm connection failure", "error_number": 2000, "source": "slurmdb_jobs_get"}]}')
+
+    with pytest.raises(TachoscopeError, match="sacct failed: slurmdb_jobs_get: Slurm connection failure"):
         allocations(["slurm:7"])
 
 

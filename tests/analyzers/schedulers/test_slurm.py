@@ -95,6 +95,33 @@ def test_the_table_of_a_machine_elsewhere_tells_the_same_as_the_json(berlin: Non
     assert (table["5030", 0].state, table["5030", 0].reason) == ("failed", "OUT_OF_MEMORY; signal 125")
 
 
+def test_both_outputs_of_a_real_slurm_report_the_same() -> None:
+    by_json, by_table = read("sacct_22_05.json"), read("sacct_22_05.txt")
+
+    assert {(*key, one.state) for key, one in by_json.items()} == {
+        ("4", 0, "failed"), ("5", 0, "timeout"), ("6", 0, "cancelled"), ("6", 1, "completed"), ("7", 0, "cancelled"),
+        ("8", 0, "failed"), ("9_1", 0, "completed"), ("9_2", 0, "completed"), ("10", 0, "completed"), ("16", 0, "failed"),
+    }  # fmt: skip
+    assert by_table.keys() == by_json.keys()
+    for key, one in by_json.items():
+        for field in ("submitted", "eligible", "placed", "started", "ended", "nodes", "accelerators", "device", "state"):
+            assert getattr(by_table[key], field) == getattr(one, field), (key, field)
+    assert queued_seconds(by_json["6", 1]) == 148
+    # Slurm 22.05 writes exit code 0 into the JSON of a job that failed; the table has the code.
+    assert (by_json["4", 0].reason, by_table["4", 0].reason) == ("FAILED", "FAILED; exit code 3")
+    assert by_json["6", 1].reason == by_table["6", 1].reason == "COMPLETED; waited for BeginTime"
+
+
+@pytest.mark.parametrize("delimiter", ["|", ";", "\t", ",", "^^"])
+def test_a_table_may_have_another_delimiter_and_one_at_the_end_of_each_line(delimiter: str) -> None:
+    lines = [["JobID", "Submit", "Start", "End", "State"], ["7", "", "1010", "1020", "COMPLETED"]]
+    text = "".join(delimiter.join(line) + "\n" for line in lines)
+
+    for content in text, text.replace("\n", delimiter + "\n"):
+        (found,) = schedulers.read_texts([("sacct", content)])
+        assert (found.name, found.submitted, found.started, found.ended) == ("7", None, 1010, 1020)
+
+
 def test_steps_of_a_job_are_not_allocations(berlin: None) -> None:
     assert len(read("sacct.txt")) == 7
 

@@ -80,6 +80,22 @@ def gpus(resources: Mapping[str, int]) -> tuple[int, str]:
     return max(resources.get("gres/gpu", 0), sum(kinds.values())), ",".join(sorted(kinds))
 
 
+def reason(states: str, *, waited_for: str, failed_node: str, exit_code: int, signal: int) -> str:
+    """Return what Slurm says about the end or the wait, such as `NODE_FAIL; failed node gpu-3`.
+
+    Slurm's field Reason is what a job last waited for; it stays when the job runs and ends.
+    """
+    waits = states.startswith("PENDING")
+    parts = (
+        states,
+        (waited_for if waits else f"waited for {waited_for}") if waited_for else "",
+        f"failed node {failed_node}" if failed_node else "",
+        f"exit code {exit_code}" if exit_code else "",
+        f"signal {signal}" if signal else "",
+    )
+    return "; ".join(part for part in parts if part)
+
+
 def allocations(rows: Iterable[SacctRow], where: str) -> list[Allocation]:
     """Return the allocations of each job in the order of time: requeues counted, components of one job put together.
 

@@ -6,11 +6,14 @@ Through the versions numbers became `{"set", "infinite", "number"}` and states b
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tachoscope_analyzers.schedulers.common.untyped import at, items, text
-from tachoscope_analyzers.schedulers.slurm.allocations import SacctRow, gpus
+from tachoscope_analyzers.schedulers.slurm.allocations import SacctRow, gpus, reason
 from tachoscope_core.errors import TachoscopeError
+
+_NOTHING_FOUND = 9003
 
 
 def rows(document: dict[str, Any], where: str) -> list[SacctRow]:
@@ -45,6 +48,24 @@ def _row(job: object, where: str) -> SacctRow:
         accelerators=accelerators,
         device=device,
         restarts=as_integer(at(job, "restart_cnt")) or 0,
+    )
+
+
+def error(content: str) -> str:
+    """Return what Slurm says went wrong in a document without jobs, for which `sacct --json` exits with 0 too; else nothing.
+
+    That there is no such job (9003, "Nothing found") is an answer and not an error.
+    """
+    try:
+        document = json.loads(content)
+    except (json.JSONDecodeError, RecursionError):
+        return ""
+    if not isinstance(document, dict) or items(document, "jobs"):
+        return ""
+    return "; ".join(
+        f"{text(at(one, 'source'))}: {text(at(one, 'description')) or text(at(one, 'error'))}"
+        for one in items(document, "errors")
+        if as_integer(at(one, "error_number")) != _NOTHING_FOUND
     )
 
 
@@ -89,18 +110,12 @@ def _resources(job: object, which: str) -> dict[str, int]:
 def _reason(job: object, states: tuple[str, ...]) -> str:
     """Return what Slurm says about the end or the wait, such as `NODE_FAIL; failed node gpu-3`."""
     why = text(at(job, "state", "reason"))
-    node = text(at(job, "failed_node"))
-    code = as_integer(at(job, "exit_code", "return_code"))
     signal = as_integer(at(job, "exit_code", "signal", "id")) or as_integer(at(job, "exit_code", "signal", "signal_id"))
     user = text(at(job, "kill_request_user"))
-    return "; ".join(
-        part
-        for part in (
-            ",".join(states) + (f" by {user}" if user and "CANCELLED" in states else ""),
-            why if why != "None" else "",
-            f"failed node {node}" if node else "",
-            f"exit code {code}" if code else "",
-            f"signal {signal}" if signal else "",
-        )
-        if part
+    return reason(
+        ",".join(states) + (f" by {user}" if user and "CANCELLED" in states else ""),
+        waited_for=why if why != "None" else "",
+        failed_node=text(at(job, "failed_node")),
+        exit_code=as_integer(at(job, "exit_code", "return_code")) or 0,
+        signal=signal or 0,
     )

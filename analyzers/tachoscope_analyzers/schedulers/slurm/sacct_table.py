@@ -1,4 +1,4 @@
-"""Reads the table of `sacct --parsable2`: fields divided by `|`, their names in the first line.
+"""Reads the table of `sacct --parsable2`: fields divided by `|`, or by what `--delimiter` says, their names in the first line.
 
 Times are those of the machine that ran `sacct`, without a zone, unless SLURM_TIME_FORMAT was set: `%s` (Unix seconds) and
 `%Y-%m-%dT%H:%M:%S%z` leave no doubt and are read too (https://slurm.schedmd.com/sacct.html#OPT_SLURM_TIME_FORMAT).
@@ -6,11 +6,10 @@ Times are those of the machine that ran `sacct`, without a zone, unless SLURM_TI
 
 from __future__ import annotations
 
-import csv
 import re
 from datetime import datetime, tzinfo
 
-from tachoscope_analyzers.schedulers.slurm.allocations import SacctRow, gpus
+from tachoscope_analyzers.schedulers.slurm.allocations import SacctRow, gpus, reason
 from tachoscope_core.errors import TachoscopeError
 
 FIELDS = (
@@ -18,17 +17,26 @@ FIELDS = (
     "FailedNode",
 )  # fmt: skip
 """What `sacct --format` is asked for; `JobID`, `Submit`, `Start`, `End` and `State` have to be there."""
+FIELDS_OF_ALL_VERSIONS = tuple(name for name in FIELDS if name not in {"Restarts", "FailedNode"})
 
 _NEEDED = {"jobid", "submit", "start", "end", "state"}
 _NONE = {"", "Unknown", "None", "N/A", "INVALID"}
 _JOB = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[[^\]]*\]))?)(?:\+(?P<component>\d+))?")
+_DELIMITER = re.compile(r"\w+([^\w\n]+)\w")
 _RESOURCE = re.compile(r"([^=,]+)=(\d+)(?:[^,]*)")
 
 
 def is_table(content: str) -> bool:
     """Return whether the first line names the columns of `sacct`."""
-    names = {name.lower() for name in content.lstrip("\ufeff").partition("\n")[0].strip().split("|")}
-    return {"jobid", "state"} <= names
+    header, delimiter = _header(content)
+    return {"jobid", "state"} <= {name.strip().lower() for name in header.split(delimiter)}
+
+
+def _header(content: str) -> tuple[str, str]:
+    """Return the first line and what divides its names; columns of fixed width, which cut names off, are not divided."""
+    header = content.lstrip("\ufeff").partition("\n")[0].strip("\r")
+    found = _DELIMITER.match(header)
+    return header, found[1] if found is not None and found[1].strip(" ") else "|"
 
 
 def rows(content: str, where: str, *, zone: tzinfo | None = None) -> list[SacctRow]:
@@ -41,18 +49,19 @@ def rows(content: str, where: str, *, zone: tzinfo | None = None) -> list[SacctR
     Raises:
         TachoscopeError: a column is missing, a line has more fields than the first, or a time cannot be read.
     """
-    lines = csv.reader(content.lstrip("\ufeff").splitlines(), delimiter="|", quoting=csv.QUOTE_NONE)
-    names = [name.strip().lower() for name in next(lines, [])]
+    header, delimiter = _header(content)
+    names = [name.strip().lower() for name in header.split(delimiter)]
     if missing := sorted(_NEEDED - set(names)):
         raise TachoscopeError(f"{where}: no column {', '.join(missing)}", fix=f"sacct --parsable2 --format={','.join(FIELDS)}")
     found = []
-    for number, cells in enumerate(lines, start=2):
-        if not any(cells):
+    for number, line in enumerate(content.lstrip("\ufeff").splitlines()[1:], start=2):
+        if not line.strip():
             continue
+        cells = line.split(delimiter)
         if len(cells) != len(names):
             raise TachoscopeError(
                 f"{where}:{number}: {len(cells)} fields where the first line names {len(names)}",
-                fix="leave out JobName and comments, which can contain a '|'",
+                fix=f"leave out JobName and comments, which can contain a {delimiter!r}",
             )
         fields = dict(zip(names, cells, strict=True))
         if "." not in fields["jobid"]:
@@ -107,14 +116,10 @@ def _resources(listed: str) -> dict[str, int]:
 def _reason(fields: dict[str, str]) -> str:
     code, _, signal = fields.get("exitcode", "").partition(":")
     why, node = fields.get("reason", ""), fields.get("failednode", "")
-    return "; ".join(
-        part
-        for part in (
-            fields["state"],
-            why if why not in _NONE else "",
-            f"failed node {node}" if node not in _NONE else "",
-            f"exit code {code}" if code not in {"", "0"} else "",
-            f"signal {signal}" if signal not in {"", "0"} else "",
-        )
-        if part
+    return reason(
+        fields["state"],
+        waited_for="" if why in _NONE else why,
+        failed_node="" if node in _NONE else node,
+        exit_code=int(code) if code.isdecimal() else 0,
+        signal=int(signal) if signal.isdecimal() else 0,
     )
