@@ -7,11 +7,11 @@ most in the life of a process, for two seconds, or ten where steps are long.
 
 from __future__ import annotations
 
-import os
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 
+from tachoscope.memory.allocation_trace import AllocationTrace
 from tachoscope.memory.kept_objects import MOST_FRAMES, HeldBlocks, grown_lines, held_blocks, kept_objects
 from tachoscope.timing import procfs
 from tachoscope_core.jobs.memory_growth import LeastLevels, growth
@@ -67,6 +67,7 @@ class GrowthLines:
         self._levels = LeastLevels(LOOK_SECONDS)
         self._look_at = 0.0
         self._times = 0
+        self._trace = AllocationTrace()
         self._began: float | None = None
         self._steps_at_begin = 0
         self._before: tuple[HeldBlocks, int] | None = None
@@ -75,15 +76,24 @@ class GrowthLines:
     def poll(self) -> None:
         """Look how much the process holds, a few times a second, and begin or end to follow its allocations."""
         now = self._clock()
-        if now < self._look_at:
+        self._trace.leave(now)
+        full = self._began is not None and tracemalloc.get_tracemalloc_memory() > MOST_TRACE_BYTES
+        if now < self._look_at and not full:
             return
         self._look_at = now + LOOK_SECONDS
         held = self._held()
         if held is None:
+            if self._began is not None:
+                self._end(now)
             return
         if self._began is not None:
-            self._follow(now, held)
-        elif self._times < MOST_TIMES:
+            try:
+                self._follow(now, held, full=full)
+            except Exception:
+                self._times = MOST_TIMES
+                self.stop()
+                raise
+        elif self._times < MOST_TIMES and self._trace.over:
             self._levels.add(now, held)
             if growth(self._levels.points(), least_seconds=SUSPECT_SECONDS, least_bytes=SUSPECT_BYTES) is not None:
                 if self._is_half_full():
@@ -98,28 +108,26 @@ class GrowthLines:
 
     def stop(self) -> None:
         """Follow no more."""
-        if self._began is not None:
-            self._began = None
-            tracemalloc.stop()
+        self._began, self._before = None, None
+        self._trace.end(self._clock())
 
     def _begin(self, now: float) -> None:
         self._times += 1
         self._levels = LeastLevels(LOOK_SECONDS)
-        if tracemalloc.is_tracing():  # the job does it itself, and goes on with it
+        if not self._trace.start(MOST_FRAMES):  # the job does it itself, and goes on with it; or it could not be ended
             self._times = MOST_TIMES
             return
-        tracemalloc.start(MOST_FRAMES)
-        _stop_in_children()
         self._began, self._before = now, None
         self._steps_at_begin = self._steps_now()
 
-    def _follow(self, now: float, held: int) -> None:
+    def _follow(self, now: float, held: int, *, full: bool) -> None:
         assert self._began is not None
         lasted, steps = now - self._began, self._steps_now() - self._steps_at_begin
         if not tracemalloc.is_tracing():  # the job stopped it
-            self._began, self._times = None, MOST_TIMES
+            self._times = MOST_TIMES
+            self.stop()
             return
-        late = lasted >= MOST_FOLLOW_SECONDS or tracemalloc.get_tracemalloc_memory() > MOST_TRACE_BYTES
+        late = lasted >= MOST_FOLLOW_SECONDS or full
         if self._before is None:
             if lasted >= SETTLE_SECONDS and (steps >= SETTLE_STEPS or self._steps is None or late):
                 self._before = held_blocks(owners=not self._forked), held
@@ -138,25 +146,9 @@ class GrowthLines:
         assert self._began is not None
         self._look_at = now + _PAUSE_FACTOR * (now - self._began)
         self.stop()
-        self._before = None
 
     def _steps_now(self) -> int:
         return self._steps() if self._steps is not None else 0
-
-
-_registered: list[bool] = []
-
-
-def _stop_in_children() -> None:
-    """Have forked processes not go on with what was begun here: nobody would end it there."""
-    if not _registered:
-        _registered.append(True)
-        os.register_at_fork(after_in_child=_stop)
-
-
-def _stop() -> None:
-    if tracemalloc.is_tracing() and tracemalloc.get_traceback_limit() == MOST_FRAMES:
-        tracemalloc.stop()
 
 
 def _held_bytes() -> int | None:

@@ -14,14 +14,17 @@ import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, NamedTuple
 
 from tachoscope.sampling.stacks import user_place
 
 MOST_FRAMES = 10
 """From the line that allocates to that of the job: a call of a model has several between."""
-
+MOST_BLOCKS = 5_000_000
+"""Of the interpreter, beyond which tensors and memory maps are not looked for."""
 
 Frames = Sequence[tuple[str, int]]
 """Path and line of each frame, the innermost first, as `tracemalloc` keeps them."""
@@ -107,24 +110,46 @@ def _tensor_block_bytes() -> int:
 
 def _owners() -> Iterator[tuple[Any, int]]:
     """Yield each tensor in host memory, those that share numbers once, and each memory map, with its bytes."""
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    kinds = {mmap.mmap, *(_with_subclasses(tensor) if tensor is not None else ())}
+    torch = sys.modules.get("torch")
+    tensor = getattr(torch, "Tensor", None)
     seen: set[int] = set()
-    for one in [one for one in gc.get_objects() if type(one) in kinds]:  # `isinstance` would run code of what stands for others
+    for one in _objects_of([mmap.mmap, *(_with_subclasses(tensor) if tensor is not None else ())]):
         if type(one) is mmap.mmap:
             with contextlib.suppress(ValueError):  # closed
                 yield one, len(one)
             continue
-        with contextlib.suppress(Exception):  # one without storage, such as of a trace
-            if one.device.type == "cpu" and (storage := one.untyped_storage()).data_ptr() not in seen:
-                seen.add(storage.data_ptr())
+        with contextlib.suppress(Exception), _own_functions(torch):  # one without storage, such as of a trace
+            if one.device.type == "cpu" and (storage := one.untyped_storage())._cdata not in seen:
+                seen.add(storage._cdata)
                 yield one, storage.nbytes()
+
+
+def _objects_of(kinds: Sequence[type[Any]]) -> list[Any]:
+    """Return the objects of these types and no subclasses.
+
+    In calls that do not give the interpreter's lock away: else the job would go on while the list of all objects holds each of
+    them, and what it lets go of meanwhile would be finalised by this thread. And none runs code of a class: not `isinstance`, no
+    hash of a type. None where there are too many: the list and the pause would be long.
+    """
+    if sys.getallocatedblocks() > MOST_BLOCKS:
+        return []
+    wanted = frozenset(map(id, kinds))
+    objects = gc.get_objects()
+    found = list(compress(objects, map(wanted.__contains__, map(id, map(type, objects)))))
+    del objects
+    return found
+
+
+def _own_functions(torch: Any) -> AbstractContextManager[Any]:
+    """Return a context in which a subclass of tensors is asked as a tensor, without its `__torch_function__`."""
+    off = getattr(getattr(torch, "_C", None), "DisableTorchFunctionSubclass", None)
+    return off() if off is not None else contextlib.nullcontext()
 
 
 def _with_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
     yield kind
     below: type[Any]
-    for below in kind.__subclasses__():
+    for below in type.__subclasses__(kind):
         yield from _with_subclasses(below)
 
 

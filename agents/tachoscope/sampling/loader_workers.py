@@ -24,6 +24,8 @@ SEND_EVERY_TICKS = 10
 _MOST_LINES = 8
 _MOST_LETTERS = 200
 """Of a line, so that all of them go into one write that does not mix with others' (PIPE_BUF)."""
+_MOST_READS = 64
+"""At once: workers may write as fast as this reads."""
 _WORKING = ("sleep", "disk", "file", "pipe", "socket", "lock")
 """What a worker waits for while it makes a batch; without one to make, it polls."""
 
@@ -77,9 +79,13 @@ class WorkerLines:
     def _read(self) -> None:
         if self._owner != os.getpid():
             return
-        while select.select([self._ends[0]], [], [], 0)[0]:
-            for row in os.read(self._ends[0], select.PIPE_BUF * 4).splitlines():
-                with contextlib.suppress(ValueError, TypeError):  # one that was cut by the end of what is read at once
+        for _ in range(_MOST_READS):
+            try:
+                content = os.read(self._ends[0], select.PIPE_BUF * 4)
+            except OSError:  # nothing is there
+                return
+            for row in content.splitlines():
+                with contextlib.suppress(ValueError, TypeError, IndexError):  # cut by the end of what is read at once
                     sent = json.loads(row)
                     if isinstance(sent, list):
                         self._grown.update(sent[0])

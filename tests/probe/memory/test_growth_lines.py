@@ -96,3 +96,15 @@ def test_a_job_that_traces_its_allocations_itself_is_left_alone() -> None:
     place, _ = run(body)
 
     assert place == "{}"
+
+
+def test_a_look_at_what_is_held_that_fails_ends_the_trace_and_is_not_tried_again() -> None:
+    script = DRIVER.replace("{half_full}", "True").replace(
+        "{body}", "    held[0] += 5 << 20\n    kept.append(bytearray(5 << 20))"
+    )  # fmt: skip
+    script = script.replace("    lines.poll()", "    try: lines.poll()\n    except MemoryError: failed.append(step)")
+    script = script.replace("found = {}", "found, failed = {}, []\ndef fail(**_): raise MemoryError\nmodule.held_blocks = fail")
+    script = script.replace("print(found and max(found, key=found.get),", "print(len(failed),")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+
+    assert done.stdout == "1 False\n"
