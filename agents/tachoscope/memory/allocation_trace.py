@@ -27,7 +27,7 @@ class _Allocator(ctypes.Structure):
 
 _plain_raw = _Allocator()
 """The raw allocator without hooks, whose functions ignore their context. Its address is made that context: a thread that reads
-context and function while both are exchanged may combine an old one with a new one, and a hook finds a valid allocator there too."""
+context and function while both are exchanged may combine an old one with a new one, and a hook finds a valid allocator there."""
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_plain_raw))  # it outlives this module, as the threads do
 
 

@@ -19,12 +19,11 @@ from tachoscope.spool.outbox import Outbox
 from tachoscope.timing import procfs
 from tachoscope_core.jobs.memory_growth import held_bytes, is_limited
 from tachoscope_core.records import records
+from tachoscope_core.records.memory import LONGEST_SECONDS
 
 LOOK_SECONDS = 1.0
 LEAST_CHANGE_RATIO = 0.02
 LEAST_CHANGE_BYTES = 4 << 20
-LONGEST_SECONDS = 60.0
-"""Between two records, where nothing changes."""
 RECORDS_PER_SECOND, MOST_AT_ONCE = 0.1, 60.0
 """Where memory changes all the time: so many records on average, and so many one after the other."""
 GROUP_SECONDS = 30.0
@@ -56,6 +55,7 @@ class MemoryWatch:
         self._device = DeviceWatch(self._write_of_this_rank, steps, environ)
         self._look_at = 0.0
         self._closed = False
+        self._own_group: control_group.ControlGroup | None = None
         self._group: control_group.ControlGroup | None = None
         self._group_at = -GROUP_SECONDS
         self._written_at = -LONGEST_SECONDS
@@ -115,18 +115,19 @@ class MemoryWatch:
             "process": records.ProcessMemory(pid=os.getpid(), **own),
             "workers": sorted(workers, key=held_bytes, reverse=True)[:_MOST_WORKERS_WRITTEN],
             "worker_count": len(pids),
-            "group": self._group_memory(),
+            **self._group_memory(),
             "available_bytes": available,
             "total_bytes": total,
             "device": self._device.memory(),
         }
 
-    def _group_memory(self) -> records.ControlGroupMemory | None:
+    def _group_memory(self) -> dict[str, Any]:
         now = self._clock()
         if now - self._group_at >= GROUP_SECONDS:
-            own = control_group.memory_group()
-            self._group, self._group_at = control_group.limited(own) if own is not None else None, now
-        return control_group.memory_of(self._group) if self._group is not None else None
+            self._own_group, self._group_at = control_group.memory_group(), now
+            self._group = control_group.limited(self._own_group) if self._own_group is not None else None
+        found = control_group.memory_of(self._group) if self._group is not None else None
+        return {"group": found, "limit_known": self._own_group is None or found is not None}
 
     def _grown_lines(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -142,7 +143,8 @@ class MemoryWatch:
 def is_half_full() -> bool:
     """Return whether as much memory is taken as is left: of the control group of this process, without a limit of the host."""
     own = control_group.memory_group()
-    group = control_group.memory_of(control_group.limited(own)) if own is not None else None
+    limited = control_group.limited(own) if own is not None else None
+    group = control_group.memory_of(limited) if limited is not None else None
     available_bytes, total_bytes = procfs.host_memory_bytes()
     if group is not None and is_limited(group, total_bytes):
         return 2 * (group.anonymous_bytes + group.shared_bytes) >= group.limit_bytes

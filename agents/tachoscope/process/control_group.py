@@ -67,8 +67,9 @@ def group_with(controller: str, lines: Iterable[tuple[str, str]], mount: str = M
 def memory_group(pid: int | str = "self", proc: str = "/proc", mount: str = MOUNT) -> ControlGroup | None:
     """Return the group that counts the memory of a process; None: it ended, or no group does. Never raises.
 
-    A container without a namespace of its own for groups sees its path on the host, and its own group as the root. Where
-    the controller is not switched on for a group of v2, one above it counts.
+    A group whose files cannot be seen is returned too: what it holds is not known. A container without a namespace of its own for
+    groups sees its path on the host, and its own group as the root. Where the controller is not switched on for a group of v2, one
+    above it counts.
     """
     try:
         with open(f"{proc}/{pid}/cgroup", "rb") as file:
@@ -80,17 +81,37 @@ def memory_group(pid: int | str = "self", proc: str = "/proc", mount: str = MOUN
     if not os.path.isdir(group.folder):
         group = group._replace(path="/")
     counts = (one for one in group.with_those_above() if os.path.exists(f"{one.folder}/memory.stat"))
-    return next(counts, None)
+    nobody_counts = group.unified and os.path.exists(f"{group.root}/cgroup.controllers")
+    return next(counts, None if nobody_counts else group)
 
 
-def limited(group: ControlGroup) -> ControlGroup:
-    """Return the nearest group with a limit on memory: this one or one above it; this one where none has any."""
-    return next((one for one in group.with_those_above() if limit_bytes(one)), group)
+def limited(group: ControlGroup) -> ControlGroup | None:
+    """Return the group, of this one and those above it, whose limit on memory leaves the least; this one where none has any.
+
+    None: one of them could not be read.
+    """
+    limits = {one: limit_bytes(one) for one in group.with_those_above()}
+    rooms: dict[ControlGroup, int] = {}
+    for one, limit in limits.items():
+        held = memory_of(one) if limit else None
+        if limit is None or (limit and held is None):
+            return None
+        if held is not None:
+            rooms[one] = held.limit_bytes - held.anonymous_bytes - held.shared_bytes
+    return min(rooms, key=rooms.__getitem__, default=group)
 
 
-def limit_bytes(group: ControlGroup) -> int:
-    """Return the limit on a group's memory; 0: it has none, or is gone."""
-    limit = _number(f"{group.folder}/{'memory.max' if group.unified else 'memory.limit_in_bytes'}")
+def limit_bytes(group: ControlGroup) -> int | None:
+    """Return the limit on a group's memory; 0: it has none; None: that could not be read."""
+    path = f"{group.folder}/{'memory.max' if group.unified else 'memory.limit_in_bytes'}"
+    try:
+        with open(path, "rb") as file:
+            content = file.read(64).strip()
+        limit = 0 if content == b"max" else int(content)
+    except FileNotFoundError:  # the root of v2 has no such file, nor has a group without the controller
+        return 0 if group.unified and os.path.isdir(group.folder) else None
+    except (OSError, ValueError):
+        return None
     return limit if limit < _NO_LIMIT else 0
 
 
@@ -104,16 +125,16 @@ def kill_count(group: ControlGroup) -> int | None:
 
 
 def memory_of(group: ControlGroup) -> ControlGroupMemory | None:
-    """Return what a group holds; None where it is gone or does not count memory."""
+    """Return what a group holds; None where it is gone, does not count memory, or could not be read."""
     usage = _number(f"{group.folder}/{'memory.current' if group.unified else 'memory.usage_in_bytes'}")
-    rows = _rows(f"{group.folder}/memory.stat")
-    if not rows:
-        return None
+    rows, limit = _rows(f"{group.folder}/memory.stat"), limit_bytes(group)
     keys = _KEYS_V2 if group.unified else _KEYS_V1
+    if limit is None or keys["anonymous"] not in rows:
+        return None
     held: Mapping[str, int] = {name: rows.get(key, 0) for name, key in keys.items()}
     return ControlGroupMemory(
         path=group.path,
-        limit_bytes=limit_bytes(group),
+        limit_bytes=limit,
         usage_bytes=usage or held["anonymous"] + held["cache"],  # the root of v2 has no sum
         anonymous_bytes=held["anonymous"],
         file_bytes=max(held["cache"] - held["shared"], 0),
@@ -123,7 +144,7 @@ def memory_of(group: ControlGroup) -> ControlGroupMemory | None:
 
 
 def _number(path: str) -> int:
-    """Return the number that a file holds; 0 for `max`, or where it cannot be read."""
+    """Return the number that a file holds; 0 where it cannot be read."""
     try:
         with open(path, "rb") as file:
             return int(file.read(64))

@@ -173,9 +173,9 @@ def _kilobytes(path: str, wanted: dict[bytes, str]) -> dict[str, float]:
 
 
 def host_memory_bytes() -> tuple[int, int]:
-    """Return the bytes of memory that are available on the host, and all that it has; 0 where it does not say."""
+    """Return the bytes of memory that are available on the host, and all that it has; 0 and 0 where it does not say both."""
     found = _kilobytes(f"{PROC}/meminfo", {b"MemAvailable": "available", b"MemTotal": "total"})
-    return int(found.get("available", 0)), int(found.get("total", 0))
+    return (int(found["available"]), int(found["total"])) if len(found) == 2 else (0, 0)
 
 
 _KINDS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tachoscope_core.jobs.memory_outlook import full_at
 from tachoscope_core.metrics import training as names
 from tachoscope_node.jobs.registry import Job, Rank
 from tachoscope_node.services.registry import ServiceRegistry
@@ -104,9 +105,9 @@ def trainings(jobs: Iterable[Job], services: ServiceRegistry) -> list[Job]:
 
 
 def _memory_full(job: Job, now: float) -> float | None:
-    """Return in how many seconds the memory of the first of its running ranks is full; None: of none it will be."""
-    times = [rank.memory.full_at for rank in job.running() if rank.memory.full_at is not None]
-    return max(min(times) - now, 0.0) if times else None
+    """Return in how many seconds the memory of its running ranks is full; None: it will not be, or this is not known."""
+    at = full_at((rank.memory for rank in job.running()), now)
+    return max(at - now, 0.0) if at is not None else None
 
 
 def _histogram(job: Job, buckets: Buckets) -> Point:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from tachoscope_core.jobs.hang_rule import LEAST_SECONDS, excused_seconds
+from tachoscope_core.jobs.memory_outlook import MemoryOutlook
 from tachoscope_core.metrics.training import CHECKPOINT_BACKGROUND, CHECKPOINT_BLOCKING, STEP_DATA_WAIT, STEP_SECONDS
 from tachoscope_core.owner import Owner
 from tachoscope_core.records import records
@@ -22,7 +23,6 @@ from tachoscope_node.jobs import time_accounting as account
 from tachoscope_node.jobs.attempt_outcome import EndedAttempt, Finished
 from tachoscope_node.jobs.integrity_counts import Integrity
 from tachoscope_node.jobs.ledger_windows import close_windows, note_row, window_of
-from tachoscope_node.jobs.memory_outlook import MemoryOutlook
 from tachoscope_node.jobs.state import RECENT_STEPS, Job, Rank, Rows, layout_of
 from tachoscope_node.jobs.step_attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds
 from tachoscope_node.jobs.step_baseline import Regularity

@@ -8,6 +8,7 @@ import msgspec
 
 from tachoscope.training.parallel_layout import DIMENSIONS
 from tachoscope_core.jobs.hang_rule import Pace
+from tachoscope_core.jobs.memory_outlook import MemoryOutlook
 from tachoscope_core.metrics.training import (
     CHECKPOINT_BACKGROUND,
     CHECKPOINT_BLOCKING,
@@ -20,7 +21,6 @@ from tachoscope_core.metrics.training import (
 from tachoscope_core.records.records import JobStarted
 from tachoscope_core.storage.ledger_rows import Row
 from tachoscope_node.jobs.integrity_counts import Integrity
-from tachoscope_node.jobs.memory_outlook import MemoryOutlook
 from tachoscope_node.jobs.step_attribution import Clocks, PendingWait
 from tachoscope_node.jobs.step_baseline import Regularity
 from tachoscope_node.jobs.step_progress import Progress

@@ -231,7 +231,7 @@ def _want_of_memory(process: RankProcess, job: JobRecords) -> str:
     if kill is None:
         return ""
     who = "a worker of its loader got no memory" if kill.victim == "loader_worker" else "out of memory"
-    return f", {who} (limit of {kill.limit_of})"
+    return f", {who} (limit of {kill.limit_of})" if kill.limit_of else f", {who}"
 
 
 def _of(process: RankProcess | None, what: str) -> str:

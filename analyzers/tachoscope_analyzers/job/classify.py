@@ -63,7 +63,7 @@ def decide(job: JobRecords, steps: Steps) -> Classification:
     """Return the causes of what the steps lost, with their seconds."""
     job = idle_gaps.without_gap_heartbeats(job, steps.writers, steps.begins, steps.gap_seconds)
     numbers, updates = integrity.classify(job, steps), staleness.classify(job, steps)
-    held = memory_verdict.judge(job, steps.attempt, len(steps.numbers))
+    held = memory_verdict.judge(job, steps.attempt, len(steps.numbers), steps.window_end)
     flows = slow_link.flows(job, steps)
     stages = attribution.find(job, steps)
     if stages:

@@ -139,7 +139,7 @@ def _more(one: RankMemory, killed: Sequence[records.ProcessMemory]) -> float:
 def _of_group(ranks: Sequence[RankMemory], dead: Mapping[int, records.ProcessMemory]) -> list[Part]:
     """Return shared memory of the group, and what of it no rank holds, at the samples of the rank that has the most."""
     most = max(ranks, key=lambda one: len(one.samples))
-    at = [row for row in most.samples if row.group is not None or row.total_bytes]
+    at = [row for row in most.samples if row.limit_known and row.total_bytes]
     if not at:
         return []
     times = np.array([row.time for row in at])

@@ -16,7 +16,8 @@ from tachoscope_analyzers.findings.make import SEEN_AT, Candidate
 from tachoscope_analyzers.memory.parts import RankMemory, of_ranks, parts_of
 from tachoscope_analyzers.memory.what_grew import most_grown
 from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_core.jobs.memory_growth import LeastLevels, growth, in_limited_group, seconds_until_full, used_and_room
+from tachoscope_core.jobs.memory_growth import in_limited_group, limit_of, used_and_room
+from tachoscope_core.jobs.memory_outlook import MemoryOutlook, full_at
 from tachoscope_core.records import records
 from tachoscope_core.records.memory import HOST
 from tachoscope_core.report.memory import (
@@ -49,18 +50,18 @@ class MemoryJudgement:
     candidates: list[Candidate]
 
 
-def judge(job: JobRecords, attempt: int, steps: int) -> MemoryJudgement:
+def judge(job: JobRecords, attempt: int, steps: int, end: float = 0.0) -> MemoryJudgement:
     """Judge the memory of an attempt.
 
     Args:
-        steps: K, the number of steps that the report is about.
+        steps: K, the number of steps that the report is about. end: of the last of them, Unix seconds.
     """
     samples = [row for row in job.memory if row.attempt == attempt]
     ranks = of_ranks(samples)
     kills = _kills(job, attempt, samples)
     if not ranks and not kills:
         return MemoryJudgement(None, [])
-    grown = _before(kills[0], samples) if kills else _soon(ranks)
+    grown = _before(kills[0], samples) if kills else _soon(ranks, end)
     report = MemoryReport(ranks=_curves(ranks), used=_used(ranks), growth=grown, kills=[_told(kill) for kill in kills])
     return MemoryJudgement(report, [_candidate(report, steps)] if kills or (grown and grown.full_seconds is not None) else [])
 
@@ -90,22 +91,28 @@ def _before(kill: records.OutOfMemory, samples: Sequence[records.MemorySampled])
     return most_grown([part for part in parts if kill.place == "device" or part.name != "device"], ranks)
 
 
-def _soon(ranks: Sequence[RankMemory]) -> MemoryGrowth | None:
-    """Return what grows so that memory will be full, on the host where that is soonest; None: nothing does."""
+def _soon(ranks: Sequence[RankMemory], end: float) -> MemoryGrowth | None:
+    """Return what grows so that memory will be full, on the host where that is soonest; None: nothing does, as far as is known."""
     found = []
+    now = max(end, *(one.samples[-1].time for one in ranks))
     for host in sorted({one.samples[0].host for one in ranks}):
         there = [one for one in ranks if one.samples[0].host == host]
-        most = max(there, key=lambda one: len(one.samples))
-        levels = LeastLevels()
-        for row in most.samples:
-            levels.add(row.time, used_and_room(row)[0])
-        last = most.samples[-1]
-        full = seconds_until_full(growth(levels.points()), last.time, used_and_room(last)[1])
-        ours = {"process", "loader_workers", "shared_memory", *(["other_processes"] if in_limited_group(last) else [])}
-        grown = most_grown([part for part in parts_of(there, {}, last.time) if part.name in ours], there) if full else None
-        if full is not None and grown is not None:
-            found.append(msgspec.structs.replace(grown, full_seconds=full))
+        at = full_at(map(_outlook, there), now)
+        if at is None:
+            continue
+        limited = any(in_limited_group(one.samples[-1]) for one in there)
+        ours = {"process", "loader_workers", "shared_memory", *(["other_processes"] if limited else [])}
+        grown = most_grown([part for part in parts_of(there, {}, now) if part.name in ours], there)
+        if grown is not None:
+            found.append(msgspec.structs.replace(grown, full_seconds=max(at - now, 0.0)))
     return min(found, key=lambda one: one.full_seconds or 0.0, default=None)
+
+
+def _outlook(one: RankMemory) -> MemoryOutlook:
+    outlook = MemoryOutlook()
+    for row in one.samples:
+        outlook.add_sample(row, row.time)
+    return outlook
 
 
 def _candidate(report: MemoryReport, steps: int) -> Candidate:
@@ -197,17 +204,17 @@ def _curve(one: RankMemory) -> MemoryCurve:
 
 
 def _used(ranks: Sequence[RankMemory]) -> UsedCurve | None:
-    """Return what is used of the limit of the rank whose room is the least."""
-    if not ranks:
+    """Return what is used of the limit of the rank whose room is the least; None: of none it is known."""
+    known = [[(row, held) for row in one.samples if (held := used_and_room(row)) is not None] for one in ranks]
+    fullest = min((rows for rows in known if rows), key=lambda rows: rows[-1][1][1], default=None)
+    if fullest is None:
         return None
-    fullest = min(ranks, key=lambda one: used_and_room(one.samples[-1])[1])
-    kept = np.unique(np.linspace(0, len(fullest.samples) - 1, _MOST_POINTS).round().astype(int)).tolist()
-    rows = [fullest.samples[place] for place in kept]
-    last = rows[-1]
-    used, room = used_and_room(last)
+    last, (used, room) = fullest[-1]
+    same = [(row, held) for row, held in fullest if limit_of(row) == limit_of(last)]
+    rows = [same[place] for place in np.unique(np.linspace(0, len(same) - 1, _MOST_POINTS).round().astype(int)).tolist()]
     return UsedCurve(
-        limit_of=last.group.path if last.group is not None and in_limited_group(last) else HOST,
+        limit_of=limit_of(last),
         limit_bytes=round(used + room),
-        times=[row.time for row in rows],
-        used=[round(used_and_room(row)[0]) for row in rows],
+        times=[row.time for row, _ in rows],
+        used=[round(used) for _, (used, _) in rows],
     )

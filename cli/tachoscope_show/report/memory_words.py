@@ -37,10 +37,12 @@ def kill_text(kill: MemoryKill) -> str:
         "other": "a process beside the job",
     }[kill.victim]
     held = f", which held {size(kill.held_bytes)}," if kill.held_bytes else ""
-    if kill.limit_of == HOST:
-        return f"the kernel killed {who}{held} after step {kill.step:,}: the machine {kill.host} had no memory left"
     limit = f" of {size(kill.limit_bytes)}" if kill.limit_bytes else ""
-    return f"the kernel killed {who}{held} after step {kill.step:,}: the control group {kill.limit_of} reached its limit{limit}"
+    why = {
+        HOST: f"the machine {kill.host} had no memory left",
+        "": "memory ran out (whose limit was reached is not known)",
+    }.get(kill.limit_of, f"the control group {kill.limit_of} reached its limit{limit}")
+    return f"the kernel killed {who}{held} after step {kill.step:,}: {why}"
 
 
 def growth_text(grown: MemoryGrowth) -> str:

@@ -13,7 +13,7 @@ from statistics import median
 
 import msgspec
 
-from tachoscope_core.records.memory import ControlGroupMemory, MemorySampled, ProcessMemory
+from tachoscope_core.records.memory import HOST, ControlGroupMemory, MemorySampled, ProcessMemory
 
 MOST_PARTS = 32
 """Into which the time is divided; with more, parts are joined in pairs."""
@@ -106,11 +106,14 @@ def growth(
     return Growth(grown[0][0], rise, median(slopes), low)
 
 
-def seconds_until_full(found: Growth | None, now: float, room_bytes: float) -> float | None:
-    """Return in how many seconds memory that grows fills the room that is left; None: it is not known yet, or never."""
-    if found is None or room_bytes / found.low_bytes_per_second > now - found.since:
+def seconds_until_full(found: Sequence[Growth], now: float, room_bytes: float) -> float | None:
+    """Return in how many seconds memory that grows, of all of these together, fills the room that is left.
+
+    None: it is not known yet, or never.
+    """
+    if not found or room_bytes > sum(one.low_bytes_per_second * (now - one.since) for one in found):
         return None
-    return room_bytes / found.bytes_per_second
+    return room_bytes / sum(one.bytes_per_second for one in found)
 
 
 def bend(points: Sequence[tuple[float, float]]) -> tuple[int, float]:
@@ -151,12 +154,19 @@ def is_limited(group: ControlGroupMemory, host_total_bytes: int) -> bool:
     return group.limit_bytes > 0 and (not host_total_bytes or group.limit_bytes < host_total_bytes)
 
 
-def used_and_room(sample: MemorySampled) -> tuple[float, float]:
-    """Return bytes that count against the limit of a rank, and how many are left.
+def limit_of(sample: MemorySampled) -> str:
+    """Return whose limit counts for a rank: path of its control group, or `HOST`."""
+    return sample.group.path if sample.group is not None and in_limited_group(sample) else HOST
+
+
+def used_and_room(sample: MemorySampled) -> tuple[float, float] | None:
+    """Return bytes that count against the limit of a rank, and how many are left; None: that is not known.
 
     Of its control group, without page cache, which the kernel takes back; without a limit it is what the rank itself holds, and
     what is available on the host.
     """
+    if not sample.limit_known or not sample.total_bytes:
+        return None
     if sample.group is not None and in_limited_group(sample):
         used = sample.group.anonymous_bytes + sample.group.shared_bytes
         return used, max(sample.group.limit_bytes - used, 0)

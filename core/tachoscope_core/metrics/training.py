@@ -141,7 +141,8 @@ JOBS_FINISHED = Metric(
 JOB_MEMORY_FULL = Metric(
     "tachoscope_job_memory_full_seconds",
     "Time until the memory of a job on the node is full at the rate at which it grows: that of its control group, without page "
-    "cache; without a limit that of the host. Absent unless it grows steadily and filled at least half of the room that it had.",
+    "cache; without a limit that of the host. Absent unless it grows steadily and filled at least half of the room that it had; "
+    "also where that is not known: no sample for 150 s, or a control group that cannot be read.",
     _JOB,
 )
 RECOMPILATIONS = Metric(

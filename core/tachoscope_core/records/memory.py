@@ -13,6 +13,8 @@ HOST = "host"
 KERNEL_LOG = "kernel_log"
 KILL_COUNT = "kill_count"
 ALLOCATOR = "allocator"
+LONGEST_SECONDS = 60.0
+"""Between two samples of the memory of a process."""
 LOADER = "loader"
 
 
@@ -31,13 +33,13 @@ class ProcessMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ControlGroupMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Memory of the control group whose limit is the nearest to a process: its own, or one above it.
+    """Memory of the control group whose limit leaves a process the least: its own, or one above it.
 
     Attributes:
         path: in the hierarchy of the memory controller. limit_bytes: 0: no group has a limit, and this is the process's own.
         anonymous_bytes, file_bytes, shared_bytes: of all its processes; `file_bytes` is page cache without `shared_bytes`.
         kills: out-of-memory kills in it since it was made; on a host with control groups v2 also in
-            groups below it.
+            groups below it. 0: none, or not known.
     """
 
     path: Text
@@ -69,7 +71,8 @@ class MemorySampled(Record, frozen=True, kw_only=True, tag="MemorySampled"):
     Attributes:
         step: last finished step of the process.
         workers: of the loader, the largest first, 16 at most. worker_count: all of them.
-        available_bytes, total_bytes: of the host.
+        group: None: it is in none. limit_known: False: the group or its limit could not be read, and `group` is None.
+        available_bytes, total_bytes: of the host; 0: not known.
         growth: by line, `file:line`, the bytes that were allocated there and not freed, of the last seconds in which allocations
             were followed, since memory grew; only what an object of Python owns. Empty: they were not followed since the last such
             record. worker_growth: the same of its loader workers.
@@ -81,6 +84,7 @@ class MemorySampled(Record, frozen=True, kw_only=True, tag="MemorySampled"):
     workers: list[ProcessMemory] = []
     worker_count: Count = 0
     group: ControlGroupMemory | None = None
+    limit_known: bool = True
     available_bytes: Count = 0
     total_bytes: Count = 0
     device: DeviceMemory | None = None
@@ -107,7 +111,8 @@ class OutOfMemory(Record, frozen=True, kw_only=True, tag="OutOfMemory"):
         failed_rank, failed_writer, failed_attempt: the rank, or the one whose worker it was; rank -1: none, or not known.
         failed_pid: process id of the victim; 0: not known. process_name: the kernel's name of it.
         step: the last step that the rank finished.
-        limit_of: whose limit was reached: path of a control group, `HOST`, or name of the accelerator. limit_bytes: 0: not known.
+        limit_of: whose limit was reached: path of a control group, `HOST`, or name of the accelerator; empty: not known.
+        limit_bytes: 0: not known.
         memory: what the victim held when it was killed.
         requested_bytes: what the allocator was asked for. device: what it held.
         location: line of the job that asked for it, `file:line function`; empty: not known.

@@ -181,6 +181,17 @@ def test_a_leak_is_told_before_it_kills_with_the_time_that_is_left_and_a_cache_i
     assert judge(job(process=(lambda second: 200 + min(4 * second, 240),)), 0, 5).candidates == []
 
 
+def test_of_a_rank_whose_samples_stopped_and_of_a_group_that_was_not_read_nothing_is_told() -> None:
+    leak = job(process=(lambda second: 200 + 4 * second,))
+    assert judge(leak, 0, 5, T0 + 119).candidates
+    assert judge(leak, 0, 5, T0 + 119 + 200).candidates == []
+    unread = [msgspec.structs.replace(row, group=None, limit_known=False) for row in leak.memory]
+    judged = judge(JobRecords("planted", Source(path="here"), memory=unread), 0, 5)
+    assert judged.candidates == []
+    assert judged.report is not None
+    assert judged.report.used is None
+
+
 def test_without_samples_nothing_is_known_and_of_another_attempt_nothing_is_said() -> None:
     assert judge(JobRecords("planted", Source(path="here")), 0, 5).report is None
     later = [msgspec.structs.replace(row, attempt=1) for row in job().memory]

@@ -22,7 +22,8 @@ def told_at(level: Callable[[float], float], limit: float, until: int = 7200, ev
         if value >= limit:
             return None
         levels.add(float(second), value)
-        if seconds_until_full(growth(levels.points()), float(second), limit - value) is not None:
+        found = growth(levels.points())
+        if seconds_until_full([found] if found else [], float(second), limit - value) is not None:
             return float(second)
     return None
 
@@ -36,7 +37,7 @@ def test_a_steady_leak_is_told_when_half_of_the_room_is_filled_with_the_time_tha
     assert found is not None
     assert found.bytes_per_second == pytest.approx(GIB / 1200, rel=0.05)
     assert told_at(lambda second: GIB + second * GIB / 1200, 5 * GIB) == pytest.approx(2400, rel=0.15)
-    assert seconds_until_full(found, 2400.0, 1.5 * GIB) == pytest.approx(1800, rel=0.1)
+    assert seconds_until_full([found], 2400.0, 1.5 * GIB) == pytest.approx(1800, rel=0.1)
 
 
 def test_a_leak_below_peaks_that_are_many_times_larger_is_told_all_the_same() -> None:
@@ -81,3 +82,5 @@ def test_page_cache_does_not_count_against_the_limit_of_a_group_and_without_a_li
     )  # fmt: skip
     assert used_and_room(sample) == (400, 600)
     assert used_and_room(msgspec.structs.replace(sample, group=None)) == (250, 5000)
+    assert used_and_room(msgspec.structs.replace(sample, group=None, limit_known=False)) is None
+    assert used_and_room(msgspec.structs.replace(sample, group=None, available_bytes=0, total_bytes=0)) is None

@@ -41,6 +41,12 @@ def test_a_leak_is_told_with_the_seconds_that_are_left_until_its_process_has_end
         value(agent, FULL, "cache")
     again = agent_of(tmp_path, clock=clock)
     assert value(again, FULL, "leak") == value(agent, FULL, "leak"), "an agent that is started anew knows it at once"
+    pass_seconds(again, clock, 160)
+    assert not told(again), "its rank lives, perhaps, but says nothing more"
+    for second in (239, 240):
+        sample(leak, 500 + 10 * second)
+        pass_seconds(again, clock, 1)
+    assert told(again)
     leak.end()
-    pass_seconds(agent, clock, 2)
-    assert not told(agent)
+    pass_seconds(again, clock, 2)
+    assert not told(again)

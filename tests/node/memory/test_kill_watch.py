@@ -162,3 +162,64 @@ def test_in_another_namespace_the_pids_of_the_log_are_not_believed(machine: Mach
     (fields,) = machine.told(watch, (0,), 0.5)
 
     assert (fields["failed_rank"], fields["sources"]) == (0, ["kill_count"])
+
+
+def test_the_kill_of_a_neighbour_is_not_a_rank_that_was_gone_before(machine: Machine) -> None:
+    """As torchrun ends the others after a failure: without a word, and not for memory."""
+    watch = machine.watch(log="")
+    assert machine.told(watch, (0,), 1.0) == []
+    machine.killed(NEIGHBOUR, says=False)
+    machine.told(watch, (), 60.0)
+
+    assert [fields["victim"] for fields in machine.told(watch, (), 5.0)] == ["other"]
+
+
+def test_the_kill_of_a_neighbour_is_not_the_end_of_an_epoch_at_which_all_workers_go(machine: Machine) -> None:
+    watch = machine.watch(log="")
+    (machine.proc / str(WORKER) / "stat").unlink()
+    machine.killed(NEIGHBOUR, says=False)
+    assert machine.told(watch) == []
+
+    assert [fields["victim"] for fields in machine.told(watch, (), 3.0)] == ["other"]
+
+
+def test_a_worker_that_its_loader_misses_was_killed_though_nothing_is_left_of_it(machine: Machine) -> None:
+    watch = machine.watch(log="")
+    (machine.proc / str(WORKER) / "stat").unlink()
+    machine.killed(WORKER, says=False)
+    said = f"DataLoader worker (pid(s) {WORKER}) exited unexpectedly"
+    failed = envelope(-1, 9, writer="hooks")
+    watch.add_record(records.ProcessFailed(**failed, failed_pid=RANK, how="exception", exception="RuntimeError", message=said))
+    watch.add_record(records.JobEnded(**envelope(0, 9), status="failed", reason="RuntimeError"))
+    (fields,) = machine.told(watch, (0,), 0.5)
+
+    assert (fields["victim"], fields["failed_rank"], fields["failed_pid"]) == ("loader_worker", 0, WORKER)
+    assert fields["sources"] == ["kill_count", "loader"]
+
+
+def test_a_neighbour_that_the_log_names_is_told_once_whichever_counts_have_its_kill(machine: Machine) -> None:
+    """Its own group lies in that of the job, and has the limit; on version 2 the kill counts in both."""
+    watch = machine.watch()
+    machine.killed(NEIGHBOUR, group="/job/beside")
+    assert machine.told(watch, (0,)) == [], "by a limit that no rank is under"
+    assert machine.told(watch, (1,), 5.0) == []
+
+
+def test_a_group_that_is_gone_with_its_victim_had_the_limit_that_was_read_before(machine: Machine) -> None:
+    watch = machine.watch(log="")
+    machine.killed(RANK, says=False)
+    (machine.mount / "job" / "memory.max").unlink()
+    (machine.mount / "job" / "memory.max").mkdir()
+    (fields,) = machine.told(watch, (0,))
+
+    assert (fields["limit_of"], fields["limit_bytes"]) == ("/job", 400 << 20)
+
+
+def test_a_neighbour_that_is_killed_again_and_again_does_not_fill_the_store(machine: Machine) -> None:
+    watch = machine.watch(log="")
+    told = 0
+    for _ in range(200):
+        machine.killed(NEIGHBOUR, says=False)
+        told += len(machine.told(watch, (), 3.0))
+
+    assert 90 <= told <= 110

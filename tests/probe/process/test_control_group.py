@@ -31,6 +31,7 @@ def found(tmp_path: Path, proc: Path, lines: str) -> tuple[control_group.Control
     group = control_group.memory_group(7, str(proc), str(tmp_path / "sys"))
     assert group is not None
     limited = control_group.limited(group)
+    assert limited is not None
     return limited, control_group.memory_of(limited)
 
 
@@ -54,6 +55,7 @@ def test_version_1_the_kills_are_in_oom_control_and_the_largest_number_is_no_lim
         "memory__oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
     }
     put(job, memory__limit_in_bytes="9223372036854771712\n", **files)
+    (job.parent / "memory.limit_in_bytes").write_text("9223372036854771712\n")
     group, memory = found(tmp_path, proc, "4:memory:/job\n0::/\n")
 
     assert memory == ControlGroupMemory(
@@ -75,4 +77,44 @@ def test_a_process_that_is_gone_and_files_that_are_cut_off_raise_nothing(tmp_pat
     (proc / "7" / "cgroup").write_text("4:memory\n")
     assert control_group.memory_group(7, str(proc), str(tmp_path)) is None
     gone = control_group.ControlGroup(str(tmp_path), "/gone", unified=True)
-    assert (control_group.kill_count(gone), control_group.memory_of(gone), control_group.limit_bytes(gone)) == (None, None, 0)
+    assert (control_group.kill_count(gone), control_group.memory_of(gone), control_group.limit_bytes(gone)) == (None, None, None)
+
+
+def test_of_two_limits_the_one_that_leaves_less_counts(tmp_path: Path, proc: Path) -> None:
+    above = tmp_path / "sys" / "pod"
+    put(above, memory__max="100000\n", memory__current="1\n", memory__stat="anon 90000\nfile 0\nshmem 0\n")
+    put(above / "job", memory__max="65536\n", memory__current="1\n", memory__stat=V2_STAT)
+
+    assert found(tmp_path, proc, "0::/pod/job\n")[0].path == "/pod"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("memory.max", "9 bytes\n"), ("memory.max", None), ("memory.stat", "file 4096\n"), ("memory.stat", None)]
+)
+def test_a_group_that_cannot_be_read_is_not_known_and_never_without_a_limit(
+    tmp_path: Path, proc: Path, name: str, content: str | None
+) -> None:
+    above = tmp_path / "sys" / "pod"
+    put(above, memory__max="65536\n", memory__current="1\n", memory__stat=V2_STAT)
+    put(above / "job", memory__max="max\n", memory__current="1\n", memory__stat=V2_STAT)
+    (above / name).unlink()
+    if content is None:
+        (above / name).mkdir()  # to read it is refused, also to root
+    else:
+        (above / name).write_text(content)
+    (proc / "7" / "cgroup").write_text("0::/pod/job\n")
+    group = control_group.memory_group(7, str(proc), str(tmp_path / "sys"))
+
+    assert group is not None
+    assert control_group.limited(group) is None
+
+
+def test_a_controller_that_is_mounted_nowhere_is_not_known_and_one_that_is_off_counts_nothing(tmp_path: Path, proc: Path) -> None:
+    (proc / "7" / "cgroup").write_text("4:memory:/job\n")
+    group = control_group.memory_group(7, str(proc), str(tmp_path / "sys"))
+    assert group is not None
+    assert control_group.limited(group) is None
+
+    put(tmp_path / "sys", cgroup__controllers="cpu io\n")
+    (proc / "7" / "cgroup").write_text("0::/\n")
+    assert control_group.memory_group(7, str(proc), str(tmp_path / "sys")) is None
