@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from tachoscope_core.report.memory import LineBytes, MemoryCurve, MemoryGrowth, MemoryKill, MemoryReport, UsedCurve
@@ -13,6 +14,7 @@ from tachoscope_core.report.report import Evidence, Finding, Ledger, Report, Ste
 from tachoscope_core.report.taxonomy import FULL_IN
 from tachoscope_show.report import html as render_html
 from tachoscope_show.report import text as render_text
+from tachoscope_show.report.memory_picture import picture
 from tachoscope_show.report.memory_words import lines
 from tachoscope_show.report.verdict_words import first_lines
 
@@ -93,6 +95,27 @@ def test_an_accelerator_without_memory_is_told_with_what_was_asked_for_and_what_
         "and 200.0 MiB were reserved and not allocated"
     )
     assert block == "live block on the accelerator: model.py:3: 500.0 MiB in 12 blocks"
+
+
+def test_every_curve_lies_within_the_picture_and_holds_its_last_sample_as_long_as_it_is_known() -> None:
+    """Shared pages count for each process, so that a rank may seem to hold more than the limit; and ranks begin at other times."""
+    early = MemoryCurve(
+        rank=0, times=[-500.0, 2.0], steps=[0, 9], process=[900 * MIB, 700 * MIB], workers=[100 * MIB, 0], shared=[0, 0],
+        device_allocated=[0, 0], device_reserved=[0, 0],
+    )  # fmt: skip
+    drawn = picture(memory(ranks=[early, *memory().ranks]))
+    assert drawn is not None
+    points = {one.name: [tuple(map(float, point.split(","))) for point in one.points.split()] for one in drawn.lines}
+
+    assert all(0.0 <= x <= 1000.0 and 0.0 <= y <= 100.0 for line in points.values() for x, y in line)
+    assert drawn.limit_y is not None
+    assert all(0.0 <= place <= 1000.0 for place in (drawn.limit_y, *drawn.kills))
+    assert points["rank 0"][0][0] == 0.0
+    assert points["rank 0"][1][1] == points["rank 0"][0][1], "a value is held until the next sample"
+    assert points["rank 1"][-1][0] == 1000.0
+    long_ago = picture(memory(used=None, ranks=[early], kills=[msgspec.structs.replace(KILL, time=1002.0)]))
+    assert long_ago is not None
+    assert float(long_ago.lines[0].points.split()[-1].split(",")[0]) == pytest.approx(1000 * (502 + 150) / 1502, abs=0.1)
 
 
 def test_terminal_and_page_have_the_section_and_the_page_draws_limit_and_kill() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import plotly.graph_objects as go
 
-from tachoscope_core.report.memory import MemoryReport, UsedCurve
+from tachoscope_core.report.memory import MemoryReport
 from tachoscope_core.report.palette import BAD, SERIES
+from tachoscope_show.report.memory_picture import held, span, steps_of
 
 _MIB = 2**20
 
@@ -15,44 +17,35 @@ _MIB = 2**20
 def by_time(memory: MemoryReport) -> go.Figure:
     """Return the curves in MiB, with the limit and the kills."""
     figure = go.Figure()
+    start, end = span(memory)
     for place, one in enumerate(memory.ranks):
-        held = [sum(row) / _MIB for row in zip(one.process, one.workers, one.shared, strict=True)]
-        figure.add_scatter(
-            x=[_moment(time) for time in one.times],
-            y=held,
-            mode="lines",
-            line={"color": SERIES[place % len(SERIES)], "width": 1.5},
-            customdata=one.steps,
-            name=f"rank {one.rank}",
-            hovertemplate=f"rank {one.rank}: %{{y:.0f}} MiB after step %{{customdata}}<extra></extra>",
-        )
+        line, name = {"color": SERIES[place % len(SERIES)], "width": 1.5}, f"rank {one.rank}"
+        steps = [step for _, step in steps_of(one.times, one.steps, end)]
+        _add(figure, name, steps_of(one.times, held(one), end), line, f"{name}: %{{y:.0f}} MiB after step %{{customdata}}", steps)
     if memory.used is not None:
-        _add_limit(figure, memory.used)
+        used = steps_of(memory.used.times, memory.used.used, end)
+        _add(figure, "used of the limit", used, {"color": "#7f7f7f", "width": 2, "dash": "dot"}, "%{y:.0f} MiB used")
+        limit = memory.used.limit_bytes
+        if limit:
+            _add(figure, "limit", [(start, limit), (end, limit)], {"color": BAD, "width": 1.5}, "limit %{y:.0f} MiB")
     for kill in memory.kills:
         figure.add_vline(x=_moment(kill.time), line={"color": BAD, "dash": "dash", "width": 1.5})
     figure.update_yaxes(title="memory in MiB", rangemode="tozero")
     return figure
 
 
-def _add_limit(figure: go.Figure, used: UsedCurve) -> None:
-    times = [_moment(time) for time in used.times]
+def _add(
+    figure: go.Figure, name: str, points: list[tuple[float, int]], line: dict[str, Any], hover: str, steps: list[int] | None = None
+) -> None:
     figure.add_scatter(
-        x=times,
-        y=[one / _MIB for one in used.used],
+        x=[_moment(time) for time, _ in points],
+        y=[value / _MIB for _, value in points],
         mode="lines",
-        line={"color": "#7f7f7f", "width": 2, "dash": "dot"},
-        name="used of the limit",
-        hovertemplate="%{y:.0f} MiB used<extra></extra>",
+        line=line,
+        customdata=steps,
+        name=name,
+        hovertemplate=f"{hover}<extra></extra>",
     )
-    if used.limit_bytes:
-        figure.add_scatter(
-            x=[times[0], times[-1]],
-            y=[used.limit_bytes / _MIB] * 2,
-            mode="lines",
-            line={"color": BAD, "width": 1.5},
-            name="limit",
-            hovertemplate="limit %{y:.0f} MiB<extra></extra>",
-        )
 
 
 def _moment(unix: float) -> datetime:

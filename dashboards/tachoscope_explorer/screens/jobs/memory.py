@@ -12,7 +12,7 @@ from tachoscope_show.report import memory_words
 
 _CAPTION = (
     "Anonymous and shared memory of each rank and its loader workers; pages that forked workers share with their rank count for "
-    "each. Page cache does not count against the limit here, since the kernel takes it back."
+    "each. A curve holds each sample until the next. Page cache does not count against the limit: the kernel takes it back."
 )
 
 
