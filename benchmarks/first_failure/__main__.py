@@ -1,6 +1,7 @@
 """Plants each failure in a real torchrun job and prints who was named, beside torchelastic's own answer in the same run.
 
-    python -m benchmarks.first_failure            # all
+    python -m benchmarks.first_failure            # those that the judge was developed on
+    python -m benchmarks.first_failure held-out   # those that it was not
     python -m benchmarks.first_failure sleeps     # some
 
 torchelastic is asked as it wants to be: the script's main function has its `@record`, so that it can say a line, too.
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.first_failure.cases import CASES, SCRIPT, Case, line_of
+from benchmarks.first_failure.cases import CASES, HELD_OUT, Case, line_of
 
 from tachoscope_analyzers.failures.report import failures
 from tachoscope_analyzers.records.load import from_store
@@ -26,7 +27,7 @@ from tachoscope_core.storage.store import Store
 
 _LONGEST_SECONDS = 300
 _RANK = re.compile(r"^\s*rank\s*:\s*(\d+)", re.MULTILINE)
-_LINE = re.compile(rf'File "[^"]*{re.escape(SCRIPT.name)}", line (\d+)')
+_LINE = re.compile(r'File "[^"]*/first_failure/\w+\.py", line (\d+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,15 @@ class Answer:
 
 
 def main(names: Sequence[str]) -> None:
-    chosen = [case for case in CASES if not names or case.fault in names]
+    chosen = (
+        HELD_OUT if names == ["held-out"] else [case for case in (*CASES, *HELD_OUT) if case.fault in names] if names else CASES
+    )
     print(f"{'fault':<26}{'truth':<18}{'named':<34}{'torchelastic':<20}seconds")
     rank_right = line_right = cause_right = theirs_rank = theirs_line = 0
     for case in chosen:
         began = time.monotonic()
         ours, theirs = _run(case)
-        line = line_of(case.fault)
+        line = line_of(case.fault, case.script)
         right = ours.rank in case.truth
         rank_right += right
         line_right += right and ours.line == line
@@ -65,13 +68,19 @@ def main(names: Sequence[str]) -> None:
     print(f"torchelastic: rank and line {theirs_line} of {count}; rank {theirs_rank}")
 
 
+def _chosen(names: Sequence[str]) -> Sequence[Case]:
+    if names == ["held-out"]:
+        return HELD_OUT
+    return [case for case in (*CASES, *HELD_OUT) if case.fault in names] if names else CASES
+
+
 def _run(case: Case) -> tuple[Answer, Answer]:
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={case.ranks}"]
         watched = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", case.fault]
         done = subprocess.run(
-            [*watched, "--store", str(store), "--", *command, str(SCRIPT), case.fault, folder],
+            [*watched, "--store", str(store), "--", *command, str(case.script), case.fault, folder],
             capture_output=True,
             text=True,
             timeout=_LONGEST_SECONDS,

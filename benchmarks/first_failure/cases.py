@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("rank.py")
+HELD_OUT_SCRIPT = Path(__file__).with_name("held_out.py")
 _MARK = "# fault: "
 
 
@@ -14,14 +15,16 @@ class Case:
     """A planted failure.
 
     Attributes:
-        fault: its name in `rank.py`. ranks: of the job. faulty: the ranks that may be named; empty: the last.
+        fault: its name in the script. ranks: of the job. faulty: the ranks that may be named; empty: the last.
         cause: as a report names it.
+        script: that each rank runs.
     """
 
     fault: str
     ranks: int
     cause: str
     faulty: tuple[int, ...] = ()
+    script: Path = SCRIPT
 
     @property
     def truth(self) -> tuple[int, ...]:
@@ -58,11 +61,29 @@ CASES = (
     Case("data_server_refuses", 2, "exception"),
     Case("command_fails", 2, "exception"),
 )
+HELD_OUT = tuple(
+    Case(fault, ranks, cause, faulty, HELD_OUT_SCRIPT)
+    for fault, ranks, cause, faulty in (
+        ("tokenizer_missing", 2, "exception", ()),
+        ("checkpoint_of_other_shape", 2, "exception", ()),
+        ("text_not_utf8", 2, "exception", ()),
+        ("collate_asserts", 2, "exception", ()),
+        ("backward_hook_raises", 2, "exception", ()),
+        ("recursion_error", 2, "exception", ()),
+        ("compiled_function_fails", 2, "exception", ()),
+        ("interrupted", 3, "exception", ()),
+        ("exit_in_thread", 2, "exited", ()),
+        ("quota_at_checkpoint", 2, "exception", ()),
+        ("rank_0_dies_at_import", 3, "exception", (0,)),
+        ("raises_during_evaluation", 3, "exception", ()),
+    )
+)
+"""Failures that were planted after the judge was written. The first run of them is a figure of failures that it did not know."""
 WITHOUT_LINE = frozenset({"killed_from_outside", "too_few_batches", "loader_worker_killed"})
 """Nothing of the rank's own code is at fault: no line may be named."""
 
 
-def line_of(fault: str) -> int | None:
+def line_of(fault: str, script: Path = SCRIPT) -> int | None:
     """Return the line at which a fault strikes; None: at none.
 
     Raises:
@@ -70,7 +91,7 @@ def line_of(fault: str) -> int | None:
     """
     if fault in WITHOUT_LINE:
         return None
-    for number, line in enumerate(SCRIPT.read_text().splitlines(), 1):
+    for number, line in enumerate(script.read_text().splitlines(), 1):
         if line.rstrip().endswith(f"{_MARK}{fault}"):
             return number
-    raise LookupError(f"{SCRIPT}: no line ends with {_MARK}{fault}")
+    raise LookupError(f"{script}: no line ends with {_MARK}{fault}")
