@@ -8,16 +8,14 @@ from collections.abc import Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
+from tachoscope.failures.texts import MOST_TEXT, short, text_of
 from tachoscope.sampling.stacks import Chain, chain_of, innermost_line, is_users_file, short_name, user_line
-from tachoscope_core.redaction import redact
 
-MOST_CHARACTERS = 1000
-"""Of a message: the beginning and the end of a longer one are kept."""
-MOST_TEXT = 64_000
-"""Characters of a message in which the traceback of another process is looked for."""
 _MOST_CAUSES = 8
+_MOST_NAME = 200
+_MOST_LOCATION = 500
 _FRAME = re.compile(
-    r'^\s*File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9})(?:,)? in (?P<function>[^\n]{1,200})$', re.MULTILINE
+    r'^[ \t]*File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9})(?:,)? in (?P<function>[^\n]{1,200})$', re.MULTILINE
 )
 _LOADER_SIGNALS = "torch/utils/data/_utils/signal_handling.py"
 """Raises in the main thread that a loader worker was killed, wherever that thread is at the moment: that line says nothing."""
@@ -40,37 +38,30 @@ class Described(NamedTuple):
     place: CodePlace
 
 
-def describe(error: BaseException) -> Described:
+def describe(error: BaseException, *, runs_code: bool = True) -> Described:
     """Return what an exception is and where it comes from.
 
-    The place is that of the error at its origin: of the explicit cause of an exception, and of the traceback of a loader worker or
-    another process, which torch puts into the message of the exception that it raises here.
+    The place is that of the error at its origin: of the explicit cause of an exception, of the first exception of a group, and of
+    the traceback of a loader worker or another process, which torch puts into the message of the exception that it raises here.
+
+    Args:
+        runs_code: as in `text_of`.
     """
-    origins = list(_causes(error))
-    message = _text_of(error)
+    origins = list(_origins(error))
+    message, kind = text_of(error, runs_code=runs_code), type(error).__name__[:_MOST_NAME]
     place = next((found for one in reversed(origins) if (found := _place_of(one)).location), CodePlace())
-    elsewhere = _of_other_process(_text_of(origins[-1]))
+    last = message if len(origins) == 1 else text_of(origins[-1], runs_code=runs_code)
+    elsewhere = _of_other_process(last)
     if elsewhere is not None:
-        return Described(
-            elsewhere.exception or type(error).__name__, elsewhere.message, elsewhere.place if elsewhere.place.location else place
-        )
+        return Described(elsewhere.exception or kind, elsewhere.message, elsewhere.place if elsewhere.place.location else place)
     if len(origins) > 1:
-        message = f"{message} (caused by {type(origins[-1]).__name__}: {_text_of(origins[-1])})"
-    return Described(type(error).__name__, short(message), place)
+        message = f"{short(message)} (caused by {type(origins[-1]).__name__[:_MOST_NAME]}: {short(last)})"
+    return Described(kind, short(message), place)
 
 
 def place_of_frame(frame: FrameType | None) -> CodePlace:
     """Return the innermost line of the user's code on a stack; empty without one."""
     return _split(user_line(chain_of(frame)))
-
-
-def short(text: str) -> str:
-    """Return a text without secrets, and of a long one the beginning and the end."""
-    text = redact(text[:MOST_TEXT]).strip()
-    if len(text) <= MOST_CHARACTERS:
-        return text
-    half = MOST_CHARACTERS // 2 - 3
-    return f"{text[:half]} ... {text[-half:]}"
 
 
 def places_in(text: str) -> list[tuple[str, int, str]]:
@@ -82,23 +73,23 @@ def users_place(frames: Sequence[tuple[str, int, str]]) -> CodePlace:
     """Return the innermost of some frames that is the user's code; the innermost comes last; empty without one."""
     for file, line, function in reversed(frames):
         if is_users_file(file):
-            return CodePlace(f"{short_name(file)}:{line}", function[:200])
+            return CodePlace(f"{short_name(file)}:{line}", function[:_MOST_NAME])
     return CodePlace()
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception, its explicit cause, the cause of that, and so on."""
+def _origins(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception, what it comes from (its explicit cause, the first of a group), what that comes from, and so on."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen and len(seen) < _MOST_CAUSES:
         yield one
         seen.add(id(one))
-        one = one.__cause__
+        one = one.__cause__ or (one.exceptions[0] if isinstance(one, BaseExceptionGroup) else None)
 
 
 def _place_of(error: BaseException) -> CodePlace:
     if isinstance(error, SyntaxError) and error.filename and error.lineno and is_users_file(error.filename):
-        return CodePlace(f"{short_name(error.filename)}:{error.lineno}")
+        return CodePlace(f"{short_name(error.filename)[:_MOST_LOCATION]}:{error.lineno}")
     chain = _chain_of(error.__traceback__)
     if chain and chain[0][0].co_filename.endswith(_LOADER_SIGNALS):
         return CodePlace()
@@ -112,14 +103,7 @@ def _chain_of(trace: TracebackType | None) -> Chain:
 
 def _split(line: str) -> CodePlace:
     location, _, function = line.partition(" ")
-    return CodePlace(location, function[:200])
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)[:MOST_TEXT]
-    except Exception:  # the job's own class
-        return ""
+    return CodePlace(location[:_MOST_LOCATION], function[:_MOST_NAME])
 
 
 def _of_other_process(message: str) -> Described | None:

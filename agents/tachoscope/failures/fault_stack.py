@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tachoscope.failures.describe import CodePlace, places_in, short, users_place
+from tachoscope.failures.describe import CodePlace, places_in, users_place
+from tachoscope.failures.texts import short
 from tachoscope_core.storage import spool
 
 _MOST_BYTES = 64 << 10

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import atexit
 import functools
+import opcode
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Literal
+from types import FrameType, TracebackType
+from typing import Any
 
 from tachoscope import guard
 from tachoscope.failures import fault_file
@@ -24,6 +25,8 @@ _RANKS = ("RANK", "SLURM_PROCID")
 """The usual ones of `identity.place`, which takes longer to import than a short process may take."""
 RANK_PROCESS = "_TACHOSCOPE_RANK_PROCESS"
 """Which process of a rank is the rank itself: what it starts inherits the rank's environment, but is not the rank."""
+_MOST_THREAD_ERRORS = 32
+"""Different ones: threads of a job may fail all the time without harm."""
 _LAUNCHER_ERRORS = "torch.distributed.elastic"
 """Exceptions of this package are what torchrun says of the ranks that it started: those say it themselves."""
 
@@ -39,8 +42,11 @@ class EndHooks:
         self._directory = os.path.abspath(directory) if directory else ""
         self._lines = LastLines()
         self._pid = os.getpid()
-        self._told: set[int] = set()
+        self._end_is_told = False
+        self._in_thread_hook: set[int] = set()
+        self._thread_errors: set[tuple[str, str]] = set()
         self._exit: dict[str, Any] = {}
+        self._exit_frame: FrameType | None = None
         self._next_hook, self._next_thread_hook = sys.excepthook, threading.excepthook
         self._sys_exit, self._os_exit = sys.exit, os._exit
 
@@ -54,27 +60,51 @@ class EndHooks:
             fault_file.open_own(self._directory)
 
     def on_exception(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        """Report the exception that ends the main thread, and call the next hook."""
-        with guard.QUIETLY:
-            self._report(value, "exception")
-        self._next_hook(kind, value, trace)
+        """Report the exception that ends the main thread, and call the next hook, whatever happens in here."""
+        try:
+            with guard.QUIETLY:
+                if threading.current_thread() is threading.main_thread():
+                    if value is _uncaught():  # else the job prints an error with which it goes on
+                        self._report_end(value)
+                elif id(value) not in self._in_thread_hook:  # a hook for threads may call this one
+                    self._report_thread(value)
+        finally:
+            self._next_hook(kind, value, trace)
 
     def on_thread_exception(self, args: threading.ExceptHookArgs) -> None:
         """Report the exception that ends another thread, and call the next hook."""
-        with guard.QUIETLY:
-            if args.exc_value is not None:
-                self._report(args.exc_value, "thread")
-        self._next_thread_hook(args)
+        value = id(args.exc_value)
+        try:
+            with guard.QUIETLY:
+                self._in_thread_hook.add(value)
+                if args.exc_value is not None:
+                    self._report_thread(args.exc_value)
+        finally:
+            try:
+                self._next_thread_hook(args)
+            finally:
+                self._in_thread_hook.discard(value)
 
     def exit(self, code: Any = None, /) -> Any:
         """`sys.exit`: note it until the process ends, since the exception that it raises may be caught."""
         with guard.QUIETLY:
-            if threading.current_thread() is threading.main_thread() and self._is_worth_telling(code):
-                from tachoscope.failures import own_report
+            if os.getpid() == self._pid:
+                if threading.current_thread() is threading.main_thread():
+                    self._note_exit(code, sys._getframe(2))
+                elif not _is_in_order(code):
+                    from tachoscope.failures import own_report
 
-                self._exit = own_report.of_exit(code, sys._getframe(2), sys.exc_info()[1])
-                self._exit |= {"time": time.time(), "monotonic_ns": time.monotonic_ns()}
+                    self._write_thread(own_report.of_thread_exit(code, sys._getframe(2)))
         self._sys_exit(code)
+
+    def _note_exit(self, code: Any, frame: FrameType) -> None:
+        self._exit, self._exit_frame = {}, None
+        if self._is_worth_telling(code):
+            from tachoscope.failures import own_report
+
+            self._exit = own_report.of_exit(code, frame, sys.exc_info()[1])
+            self._exit |= {"time": time.time(), "monotonic_ns": time.monotonic_ns()}
+            self._exit_frame = _outermost(frame)
 
     def exit_at_once(self, status: int) -> Any:
         """`os._exit`: report it now."""
@@ -83,7 +113,7 @@ class EndHooks:
                 if self._is_worth_telling(status):
                     from tachoscope.failures import own_report
 
-                    self._write(own_report.of_exit(status, sys._getframe(2), sys.exc_info()[1]))
+                    self._write(own_report.of_exit(status, sys._getframe(2), sys.exc_info()[1] or _uncaught()))
                 self._forget_file()
         self._os_exit(status)
 
@@ -93,21 +123,37 @@ class EndHooks:
             if os.getpid() != self._pid:
                 return
             self._forget_file()
-            uncaught = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+            uncaught = _uncaught()
             if uncaught is not None and not _is_interactive():
-                self._report(uncaught, "exception")
-            if self._exit and not self._told:
+                self._report_end(uncaught)
+            if self._exit and not self._end_is_told and not _returned(self._exit_frame):
                 self._write(self._exit)
 
-    def _report(self, value: BaseException, how: Literal["exception", "thread"]) -> None:
-        if os.getpid() != self._pid or id(value) in self._told or type(value).__module__.startswith(_LAUNCHER_ERRORS):
-            return
-        if isinstance(value, SystemExit):
+    def _is_own(self, value: BaseException) -> bool:
+        """Return whether an exception is a failure of this process."""
+        of_launcher = str(type(value).__module__).startswith(_LAUNCHER_ERRORS)
+        return os.getpid() == self._pid and not of_launcher and not isinstance(value, SystemExit)
+
+    def _report_end(self, value: BaseException) -> None:
+        if self._end_is_told or not self._is_own(value):
             return
         from tachoscope.failures import own_report
 
-        self._told.add(id(value))
-        self._write(own_report.of_exception(value, how))
+        self._end_is_told = True
+        self._write(own_report.of_exception(value, "exception"))
+
+    def _report_thread(self, value: BaseException) -> None:
+        if self._is_own(value):
+            from tachoscope.failures import own_report
+
+            self._write_thread(own_report.of_exception(value, "thread"))
+
+    def _write_thread(self, fields: dict[str, Any]) -> None:
+        """Write how a thread ended, once for each error."""
+        error = fields["exception"], fields["location"]
+        if error not in self._thread_errors and len(self._thread_errors) < _MOST_THREAD_ERRORS:
+            self._thread_errors.add(error)
+            self._write(fields)
 
     def _write(self, fields: dict[str, Any]) -> None:
         from tachoscope.failures import own_report
@@ -117,7 +163,7 @@ class EndHooks:
     @staticmethod
     def _is_worth_telling(code: Any) -> bool:
         """Return whether an exit says something: of a rank also one in order, which the others may not have expected."""
-        return code not in {None, 0} or any(os.environ.get(name) for name in _RANKS)
+        return not _is_in_order(code) or any(os.environ.get(name) for name in _RANKS)
 
     def _forget_file(self) -> None:
         if self._directory:
@@ -133,6 +179,30 @@ def _in_place_of(module: str, original: Callable[..., Any], method: Callable[...
 
     call.__module__ = module
     return call
+
+
+def _is_in_order(code: Any) -> bool:
+    """Return whether an exit code says that all is well; a code may be any object, and comparing it could run its code."""
+    return code is None or (isinstance(code, int) and int(code) == 0)
+
+
+def _uncaught() -> BaseException | None:
+    """Return the exception that ends the program: Python keeps it before it calls a hook."""
+    found = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return found if isinstance(found, BaseException) else None
+
+
+def _outermost(frame: FrameType) -> FrameType:
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _returned(frame: FrameType | None) -> bool:
+    """Return whether the frame of a program ended by itself: then an exit before was caught, and is not how it ended."""
+    if frame is None or not 0 <= frame.f_lasti < len(frame.f_code.co_code):
+        return False
+    return opcode.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN_")
 
 
 def _is_interactive() -> bool:

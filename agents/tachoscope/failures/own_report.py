@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Literal
 
-from tachoscope.failures.describe import CodePlace, describe, place_of_frame, short
+from tachoscope.failures.describe import CodePlace, describe, place_of_frame
+from tachoscope.failures.texts import short, short_lines, text_of
 from tachoscope.process import identity
 from tachoscope.spool.process_outbox import watched_process
 from tachoscope.supervisor.records import OutsideRecords
@@ -21,7 +22,7 @@ _MOST_CODE, _LEAST_CODE = 1 << 31, -1024
 
 def of_exception(error: BaseException, how: Literal["exception", "thread", "handled"]) -> dict[str, Any]:
     """Return the fields of `ProcessFailed` for an exception that nobody caught, or not yet."""
-    found = describe(error)
+    found = describe(error, runs_code=how != "handled")  # another thread has such an error in its hands
     return {"how": how, "exception": found.exception, "message": found.message, **_placed(found.place)}
 
 
@@ -39,8 +40,15 @@ def of_exit(code: Any, frame: FrameType | None, error: BaseException | None) -> 
         place = found.place if found.place.location else place
         fields |= {"exception": found.exception, "message": found.message}
     elif code is not None and not isinstance(code, int):
-        fields["message"] = short(str(code))
+        fields["message"] = short(text_of(code))
     return fields | _placed(place)
+
+
+def of_thread_exit(code: Any, frame: FrameType | None) -> dict[str, Any]:
+    """Return the fields of `ProcessFailed` for a `sys.exit` in a thread that is not the main one: it ends silently."""
+    number = code if isinstance(code, int) else 1
+    message = f"exit code {number}" + ("" if isinstance(code, int) else f": {short(text_of(code))}")
+    return {"how": "thread", "exception": SystemExit.__name__, "message": message, **_placed(place_of_frame(frame))}
 
 
 def write(fields: dict[str, Any], said: Sequence[str]) -> None:
@@ -57,8 +65,7 @@ def write(fields: dict[str, Any], said: Sequence[str]) -> None:
         return
     who, directory = watched
     own = OutsideRecords(directory, who.job, who.attempt, host=who.host)
-    lines = [short(line) for line in said]
-    own.write(records.ProcessFailed, failed_rank=_rank(), failed_pid=os.getpid(), said=lines, **fields)
+    own.write(records.ProcessFailed, failed_rank=_rank(), failed_pid=os.getpid(), said=short_lines([*said]), **fields)
     own.close()
 
 

@@ -1,10 +1,12 @@
 """Errors as they are described: those of other processes by the traceback that came with them, stacks by their main thread."""
 
+import time
 from pathlib import Path
 
 from tachoscope.failures import fault_stack
 from tachoscope.failures.describe import describe
 from tachoscope.failures.last_lines import KEPT_LINES, LastLines
+from tachoscope.failures.texts import MOST_TEXT, short, short_lines
 
 WORKER = """Caught ValueError in DataLoader worker process 0.
 Original Traceback (most recent call last):
@@ -57,6 +59,39 @@ def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
 
     assert len(found) <= 1000
     assert (found[:5], found[-3:]) == ("begin", "end")
+
+
+def test_the_time_for_a_message_is_linear_in_its_length() -> None:
+    began = time.process_time()
+    describe(ValueError("Traceback (most recent call last):" + "\n" * MOST_TEXT))
+
+    assert time.process_time() - began < 2  # quadratic it was 9 s
+
+
+def test_a_group_of_exceptions_is_where_its_first_one_was_raised() -> None:
+    found = describe(ExceptionGroup("unhandled errors in a TaskGroup", [ValueError("sample 17 has no label"), OSError("gone")]))
+
+    assert found.message == "unhandled errors in a TaskGroup (2 sub-exceptions) (caused by ValueError: sample 17 has no label)"
+
+
+def test_code_of_the_job_is_not_run_for_an_error_that_another_thread_has_in_its_hands() -> None:
+    class Waits:
+        def __str__(self) -> str:
+            raise AssertionError
+
+        __repr__ = __str__
+
+    assert describe(ValueError(Waits()), runs_code=False).message == ""
+    assert describe(OSError(2, "no such file", Waits()), runs_code=False).message == ""
+
+
+def test_no_part_of_a_secret_is_left_where_a_text_is_cut() -> None:
+    token = "hf_" + "a1B2" * 9
+    lines = LastLines()
+    lines.add("x" * 280 + " " + token + "\n")
+    lines.add("x " * 2040 + token + "\n")
+
+    assert "a1B2" not in short("x " * (MOST_TEXT // 2 - 9) + token) + "".join(short_lines(lines.last()))
 
 
 def test_of_a_fault_the_main_thread_counts() -> None:

@@ -11,6 +11,7 @@ import tachoscope
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 
+THREAD = "import threading\ndef work():\n    raise OSError('gone')\none = threading.Thread(target=work)\none.start()\none.join()\n"
 BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
 
 
@@ -100,6 +101,87 @@ def test_an_exit_that_the_program_caught_is_no_end(tmp_path: Path) -> None:
     assert [failure.exception for failure in run(tmp_path, script).failures] == ["ValueError"]
 
 
+def test_an_exit_that_was_caught_is_not_how_a_program_ended_that_then_ran_to_its_end(tmp_path: Path) -> None:
+    script = "import sys\ndef parse():\n    sys.exit(2)\ntry:\n    parse()\nexcept SystemExit:\n    pass\n"
+
+    assert run(tmp_path, script).failures == []
+
+
+def test_an_exit_code_may_be_any_object(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import sys\nsys.exit([1])\n")
+
+    assert (ended.code, ended.stderr, ended.failure.exit_code, ended.failure.location) == (1, "[1]\n", 1, "script.py:2")
+
+
+def test_a_thread_that_failed_before_does_not_hide_how_the_process_ended(tmp_path: Path) -> None:
+    script = THREAD + "import sys\nsys.exit(3)\n"
+
+    assert [(one.how, one.location) for one in run(tmp_path, script).failures] == [
+        ("thread", "script.py:3"),
+        ("exit", "script.py:8"),
+    ]
+
+
+def test_a_thread_that_calls_sys_exit_is_reported_although_python_says_nothing(tmp_path: Path) -> None:
+    ended = run(tmp_path, THREAD.replace("raise OSError('gone')", "__import__('sys').exit(3)"))
+
+    assert (ended.code, ended.stderr, ended.failure.how, ended.failure.location) == (0, "", "thread", "script.py:3")
+    assert (ended.failure.exception, ended.failure.message) == ("SystemExit", "exit code 3")
+
+
+def test_threads_that_fail_all_the_time_are_reported_once_and_also_through_the_hook_of_the_main_thread(tmp_path: Path) -> None:
+    hook = "import sys\nthreading.excepthook = lambda args: sys.excepthook(args.exc_type, args.exc_value, args.exc_traceback)\n"
+    again = "for _ in range(20):\n    one = threading.Thread(target=work)\n    one.start()\n    one.join()\n"
+    ended = run(tmp_path, THREAD + hook + again)
+
+    assert (ended.failure.how, ended.stderr.count("OSError: gone")) == ("thread", 21)
+
+
+@pytest.mark.parametrize("text", ["__import__('sys').exit(0)", "__import__('threading').Event().wait()"])
+def test_an_exception_whose_text_does_not_come_ends_the_process_as_ever(tmp_path: Path, text: str) -> None:
+    script = f"import sys\nclass Broken(Exception):\n    def __str__(self):\n        return {text}\n"
+    ended = run(tmp_path, script + "sys.excepthook = lambda kind, *_: print(kind.__name__)\nraise Broken\n")
+
+    assert (ended.code, ended.stdout, ended.failure.message, ended.failure.location) == (1, "Broken\n", "", "script.py:6")
+
+
+def test_a_hook_of_the_job_that_ends_the_process_at_once_does_not_keep_the_error_away(tmp_path: Path) -> None:
+    script = "import os, sys\nsys.excepthook = lambda *_: os._exit(9)\ndef load():\n    raise ValueError('x')\nload()\n"
+    ended = run(tmp_path, script)
+
+    assert (ended.code, ended.failure.exit_code, ended.failure.exception, ended.failure.location) == (
+        9,
+        9,
+        "ValueError",
+        "script.py:4",
+    )
+
+
+def test_an_error_that_the_job_prints_and_goes_on_is_no_end(tmp_path: Path) -> None:
+    assert (
+        run(tmp_path, "import sys\ntry:\n    1 // 0\nexcept ZeroDivisionError:\n    sys.excepthook(*sys.exc_info())\n").failures
+        == []
+    )
+
+
+def test_functions_that_the_job_registered_run_before_the_last_look_and_in_its_order(tmp_path: Path) -> None:
+    script = "import atexit\natexit.register(print, 'second')\natexit.register(print, 'first')\nraise ValueError\n"
+    ended = run(tmp_path, script)
+
+    assert (ended.stdout, ended.failure.exception) == ("first\nsecond\n", "ValueError")
+
+
+def test_a_private_key_on_stderr_is_hidden_as_a_whole(tmp_path: Path) -> None:
+    key = [
+        "-----BEGIN RSA PRIVATE KEY-----",
+        *(f"MIIEowIBAAKCAQEA{number:04}" for number in range(30)),
+        "-----END RSA PRIVATE KEY-----",
+    ]
+    script = f"import sys\nfor line in {['before', *key, 'after']!r}:\n    print(line, file=sys.stderr)\nraise ValueError\n"
+
+    assert run(tmp_path, script).failure.said == ["before", "after"]
+
+
 def test_os_exit_says_from_where(tmp_path: Path) -> None:
     ended = run(tmp_path, "import os\ndef leave():\n    os._exit(7)\nleave()\n")
 
@@ -113,10 +195,7 @@ def test_a_hook_of_the_job_that_calls_no_other_does_not_keep_the_error_away(tmp_
 
 
 def test_the_exception_of_a_thread_is_reported_as_one(tmp_path: Path) -> None:
-    script = (
-        "import threading\ndef work():\n    raise OSError('gone')\none = threading.Thread(target=work)\none.start()\none.join()\n"
-    )
-    ended = run(tmp_path, script)
+    ended = run(tmp_path, THREAD)
 
     assert (ended.code, ended.failure.how, ended.failure.location) == (0, "thread", "script.py:3")
 
