@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None, run: Callable[[Sequence[str]], 
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = (run or _tachoscope)(words)
-        sys.stdout.flush()  # here, where a full disk can still be told in one line
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a full disk can still be told in one line
     except TachoscopeError as error:
         if "--verbose" in words:
             traceback.print_exc()
@@ -52,7 +53,18 @@ def main(arguments: Sequence[str] | None = None, run: Callable[[Sequence[str]], 
     except Exception:
         traceback.print_exc()
         code = ExitCode.DEFECT
+    _flush_stderr()
     sys.exit(code)
+
+
+def _flush_stderr() -> None:
+    """Flush what is left for stderr; if nobody reads it, discard it, since failing to flush at exit would change the exit code."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _tachoscope(words: Sequence[str]) -> int:

@@ -17,6 +17,10 @@ _MOST_LOCATION = 500
 _FRAME = re.compile(
     r'^[ \t]*File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9})(?:,)? in (?P<function>[^\n]{1,200})$', re.MULTILINE
 )
+_LIBRARY = re.compile(r"/lib(?:64)?/python3[.\d]*/|/(?:site|dist)-packages/|^<")
+"""Files of libraries in a printed stack, which may come from another interpreter than this one."""
+_TRACES = "torch._dynamo"
+_TRACED = "from user code:"
 _LOADER_SIGNALS = "torch/utils/data/_utils/signal_handling.py"
 """Raises in the main thread that a loader worker was killed, wherever that thread is at the moment: that line says nothing."""
 _TRACEBACK = "Traceback (most recent call last):"
@@ -51,6 +55,7 @@ def describe(error: BaseException, *, runs_code: bool = True) -> Described:
     message, kind = text_of(error, runs_code=runs_code), type(error).__name__[:_MOST_NAME]
     place = next((found for one in reversed(origins) if (found := _place_of(one)).location), CodePlace())
     last = message if len(origins) == 1 else text_of(origins[-1], runs_code=runs_code)
+    place = _in_compiled_code(origins[-1], last) or place
     elsewhere = _of_other_process(last)
     if elsewhere is not None:
         return Described(elsewhere.exception or kind, elsewhere.message, elsewhere.place if elsewhere.place.location else place)
@@ -72,7 +77,7 @@ def places_in(text: str) -> list[tuple[str, int, str]]:
 def users_place(frames: Sequence[tuple[str, int, str]]) -> CodePlace:
     """Return the innermost of some frames that is the user's code; the innermost comes last; empty without one."""
     for file, line, function in reversed(frames):
-        if is_users_file(file):
+        if is_users_file(file) and not _LIBRARY.search(file):
             return CodePlace(f"{short_name(file)}:{line}", function[:_MOST_NAME])
     return CodePlace()
 
@@ -104,6 +109,14 @@ def _chain_of(trace: TracebackType | None) -> Chain:
 def _split(line: str) -> CodePlace:
     location, _, function = line.partition(" ")
     return CodePlace(location[:_MOST_LOCATION], function[:_MOST_NAME])
+
+
+def _in_compiled_code(error: BaseException, message: str) -> CodePlace | None:
+    """Return the line of a function that torch.compile traces: its message has it, the traceback ends at the call."""
+    if not str(type(error).__module__).startswith(_TRACES):
+        return None
+    place = users_place(places_in(message.rpartition(_TRACED)[2])) if _TRACED in message else CodePlace()
+    return place if place.location else None
 
 
 def _of_other_process(message: str) -> Described | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib
 import os
 import signal
-from typing import IO
+from typing import IO, Any
 
 from tachoscope_core.storage import spool
 
+_MODULE = "tachoscope.failures.native_faults"
 _held: list[IO[bytes]] = []
 """Kept open: `faulthandler` holds the descriptor, but not the file."""
 
@@ -22,7 +24,7 @@ _held: list[IO[bytes]] = []
 def open_own(directory: str) -> None:
     """Have the stacks of this process written into a file of the directory when a signal ends it.
 
-    Where `faulthandler` is in use already (`python -X faulthandler`), or SIGTERM is handled, that is left as it is.
+    Where the job uses `faulthandler` for itself, now or later, both write. Where SIGTERM is handled, that is left as it is.
 
     Raises:
         OSError: the file cannot be made.
@@ -30,7 +32,7 @@ def open_own(directory: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.fdopen(os.open(_path(directory), flags, 0o600), "wb", buffering=0)
     _held.append(file)
-    if not faulthandler.is_enabled():
+    if not _has_faults_dumped(file) and not faulthandler.is_enabled():
         faulthandler.enable(file, all_threads=True)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         faulthandler.register(signal.SIGTERM, file, all_threads=True, chain=True)
@@ -42,6 +44,20 @@ def remove_own(directory: str) -> None:
     """Remove the file of this process, which ends in order."""
     with contextlib.suppress(OSError):
         os.unlink(_path(directory))
+
+
+def _has_faults_dumped(file: IO[bytes]) -> bool:
+    """Have the native module see to faults; False: it is not here, or there is no signal for it."""
+    try:
+        native_faults: Any = importlib.import_module(_MODULE)
+    except ImportError:
+        return False
+    number = native_faults.free_signal()
+    if not number:
+        return False
+    faulthandler.register(number, file, all_threads=True)
+    native_faults.install(file.fileno(), number)
+    return True
 
 
 def _path(directory: str) -> str:

@@ -14,7 +14,12 @@ from tachoscope.failures.texts import short
 from tachoscope_core.storage import spool
 
 _MOST_BYTES = 64 << 10
-_THREAD = re.compile(r"^(?:Current thread|Thread) 0x[^\n]*\n", re.MULTILINE)
+_FATAL = "Fatal Python error"
+_STACK = re.compile(
+    r"^(?:(?P<current>Current thread)|Thread) 0x[^\n]*\n(?P<stack>(?:(?!Current thread 0x|Thread 0x)[^\n]*(?:\n|\Z))*+)",
+    re.MULTILINE,
+)
+"""The most recent call stands first in one."""
 
 
 class Fault(NamedTuple):
@@ -69,13 +74,14 @@ def take_all(directory: Path) -> Iterator[tuple[int, Fault]]:
 
 
 def parse(text: str) -> Fault:
-    """Return what `faulthandler` wrote; of several dumps the last one counts."""
-    first = next((line for line in text.splitlines() if line.startswith("Fatal Python error")), "")
-    stacks = [list(reversed(places_in(stack))) for stack in _stacks(text)]  # the most recent call stands first in it
-    main = [stack for stack in stacks if stack and stack[0][2] == "<module>"]
-    return Fault(first, users_place(main[-1] if main else stacks[-1] if stacks else []))
+    """Return what `faulthandler` wrote; of several dumps the last one counts.
 
-
-def _stacks(text: str) -> Iterator[str]:
-    _, *stacks = _THREAD.split(text)
-    yield from stacks
+    The place is that of the thread in which a fault struck, if it ran code of the user, else that of the main thread: what torch
+    runs in threads of its own fails for what that one asked.
+    """
+    first = next((line for line in text.splitlines() if line.startswith(_FATAL)), "")
+    stacks = [(found["current"] is not None, list(reversed(places_in(found["stack"])))) for found in _STACK.finditer(f"{text}\n")]
+    struck = [users_place(stack) for is_current, stack in stacks if is_current and first]
+    main = [stack for _, stack in stacks if stack and stack[0][2] == "<module>"]
+    of_main = users_place(main[-1] if main else stacks[-1][1] if stacks else [])
+    return Fault(short(first), struck[-1] if struck and struck[-1].location else of_main)

@@ -113,10 +113,12 @@ class _Joining:
             if row.attempt != attempt or (rank := self._rank_of(row, attempt)) is None:
                 continue
             yield _own_end(row, rank, self._at(row))
-        reported = {row.failed_pid for row in self._job.process_failures}
+        reported = {(row.host, row.failed_pid) for row in self._job.process_failures if row.attempt == attempt}
         for ended in self._job.ends:
             start = next((row for row in self._starts if row.writer == ended.writer), None)
-            if ended.attempt == attempt and ended.rank >= 0 and ended.status == "failed" and start and start.pid not in reported:
+            if ended.attempt != attempt or ended.rank < 0 or ended.status != "failed":
+                continue
+            if start is not None and (start.host, start.pid) not in reported:  # containers have the same process ids
                 nature: Nature = "secondary" if is_secondary(ended.reason, "") else "primary"
                 yield RankEnd(ended.rank, self._at(ended), nature, "exception", ended.host, ended.reason)
 
@@ -184,6 +186,8 @@ def _own_end(row: records.ProcessFailed, rank: int, at: float) -> RankEnd:
 def _cause(row: records.ProcessFailed) -> Cause:
     if row.exception in _NO_MEMORY_TYPES or (row.exception == "RuntimeError" and _NO_MEMORY.search(row.message)):
         return "out_of_memory"
+    if row.exception == SystemExit.__name__:
+        return "exited"
     return "killed" if _WORKER_KILLED.search(row.message) else "exception"
 
 

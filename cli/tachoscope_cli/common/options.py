@@ -5,6 +5,7 @@ It loads little: a shell that completes a word imports it each time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from enum import StrEnum
@@ -76,4 +77,5 @@ def needs_dashboards(*modules: str) -> None:
 
 def print_notice(text: str) -> None:
     """Print a line about what was done, beside the results; secrets, such as in a store's URL, are redacted."""
-    sys.stderr.write(f"tachoscope: {safe(redact(text))}\n")
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads it, or it is closed
+        sys.stderr.write(f"tachoscope: {safe(redact(text))}\n")

@@ -7,15 +7,16 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 
 import tachoscope
+from tachoscope import guard
 from tachoscope.failures.hooks import RANK_PROCESS
 from tachoscope.process import identity
 from tachoscope.spool.ship import remove_if_empty, ship, ship_left_behind
@@ -29,12 +30,14 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.owner import of_this_process
 from tachoscope_core.records import records
+from tachoscope_core.redaction import redact
 from tachoscope_core.report.failures import Failure
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.compacted import all_segments, last_attempt
 from tachoscope_core.storage.store import Store, default_url
 from tachoscope_node.hang_evidence.collector import EvidenceCollector
 from tachoscope_show.report import failure_words
+from tachoscope_show.text.safe_text import safe
 
 BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
 _NODE_OPTIONS = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes", "--num-nodes")
@@ -47,6 +50,7 @@ LEFT_BEHIND_SECONDS = 5.0
 """How long the end of a run waits until what earlier runs left behind is shipped."""
 SILENT_SECONDS = 3.0
 """After this it says that it waits, and why."""
+_MOST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,34 +179,48 @@ def run(
         quarantining = Quarantining(root, name)
         quarantining.fetch(store)
         attempt = _after_those_alive(attempt, root, name, joins=joins)  # last: another may start this moment
-        evidence = None if by_agent else EvidenceCollector(store, socket.gethostname(), log=_say)
+        evidence = None if by_agent else EvidenceCollector(store, socket.gethostname(), log=guard.print_line)
         watching = Supervision(run_directory, name, attempt, None if agent else quarantining.watch, evidence)
         watching.started(command)
         environ = _environment(run_directory, name, attempt, is_default=is_default)
         process = _started(command, environ, watching, output=output, ours=ours)
         left_behind = _BackgroundWork(lambda: ship_left_behind(root, store) if agent is None else None)
 
+        kept = _ExitCodeKept()
+
         def poll() -> None:
-            watching.poll()
+            with kept:
+                watching.poll()
             if while_running is not None:
                 while_running(run_directory)
 
         code = wait(process, poll, on_term=lambda: watching.noticed(grace_seconds), on_interrupt=watching.interrupted, ours=ours)
-        watching.command_ended(code)
         interrupted = ours and code == ExitCode.INTERRUPTED
-        recorded = any(spool.writer_and_number(path)[0] != watching.writer for path in spool.segments(run_directory))
-        services = _services(run_directory)
-        if not by_agent:
-            _ship(run_directory, store)
-            quarantining.store(store)
-            left_behind.wait()
-        elif not interrupted:
-            _wait_for_agent(run_directory, store)
-            recorded = recorded or _stored_any(store, name, attempt, watching.writer)
+        recorded, services = False, list[str]()
+        with kept:
+            watching.command_ended(code)
+            recorded = any(spool.writer_and_number(path)[0] != watching.writer for path in spool.segments(run_directory))
+            services = _services(run_directory)
+        with kept:
+            if not by_agent:
+                _ship(run_directory, store)
+                quarantining.store(store)
+                left_behind.wait()
+            elif not interrupted:
+                _wait_for_agent(run_directory, store)
+                recorded = recorded or _stored_any(store, name, attempt, watching.writer)
     if interrupted:
         raise KeyboardInterrupt
-    failure = _first_failure(store, name, attempt) if code and not services else None
-    several = attempt > 0 or _restarted(store, name)
+    failure, several, notes = None, attempt > 0, list[str]()
+    with kept:
+        if code and not services:
+            failure = _first_failure(store, name, attempt, all_shipped=not run_directory.exists())
+        several = several or _restarted(store, name)
+        notes = (
+            []
+            if services
+            else [*(failure_words.lines(failure) if failure else []), *watching.lines(root_known=failure is not None)]
+        )
     return RunOutcome(
         code,
         name,
@@ -213,15 +231,33 @@ def run(
         several=several,
         tracker_runs=watching.tracker_runs,
         services=services,
-        notes=[]
-        if services
-        else [*(failure_words.lines(failure) if failure else []), *watching.lines(root_known=failure is not None)],
+        notes=notes,
         failure=failure,
     )
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"tachoscope: {line}\n")
+class _ExitCodeKept:
+    """A context for what is done beside a command: what fails in it is a line, said once, and the exit code is the command's."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        line = f"not recorded, a fault of tachoscope: {_reason_of(error)}"
+        if line not in self._told:
+            self._told.add(line)
+            guard.print_line(line)
+        return True
+
+
+def _reason_of(error: Exception) -> str:
+    reason = str(error) if isinstance(error, TachoscopeError) else f"{type(error).__name__}: {error}"
+    return safe(redact(reason))[:_MOST_REASON]
 
 
 def _started(
@@ -266,13 +302,13 @@ def _attempt(store: Store, job: str, *, joins: bool) -> int:
     try:
         owner = store.owner(job)
         if owner not in {None, of_this_process()}:
-            sys.stderr.write(
-                f"tachoscope: job {job!r} in store {store.url} belongs to {owner}: the records of this run stay in the spool"
-                " (choose another name with --job)\n"
+            guard.print_line(
+                f"job {job!r} in store {store.url} belongs to {owner}: the records of this run stay in the spool"
+                " (choose another name with --job)"
             )
         return attempts.number(store, job, host=socket.gethostname(), joins=joins, now=time.time())
     except TachoscopeError as error:
-        sys.stderr.write(f"tachoscope: {error}; the records will stay in the spool\n")
+        guard.print_line(f"{error}; the records will stay in the spool")
         return 0
 
 
@@ -281,7 +317,7 @@ def _after_those_alive(attempt: int, root: Path, job: str, *, joins: bool) -> in
     now = time.time()
     found = beside.others(beside.alive(root, job, os.environ), os.environ, host=socket.gethostname(), joins=joins, now=now)
     if found:
-        sys.stderr.write(f"tachoscope: {beside.warning(job, found, now=now)}\n")
+        guard.print_line(f"{beside.warning(job, found, now=now)}")
     return max([attempt, *(one.attempt + 1 for one in found)])
 
 
@@ -292,13 +328,17 @@ def _restarted(store: Store, job: str) -> bool:
         return False
 
 
-def _first_failure(store: Store, job: str, attempt: int) -> Failure | None:
+def _first_failure(store: Store, job: str, attempt: int, *, all_shipped: bool) -> Failure | None:
     """Return the first failure of the last attempt of a run; None: it is not known. attempt: the first of the run."""
-    from tachoscope_analyzers.failures.report import failures_in_store  # a command that ends well never needs it
-
+    if not all_shipped:  # what is in the store may be of an earlier run
+        guard.print_line("why the command failed is not known: not all of its records are in the store")
+        return None
     try:
+        from tachoscope_analyzers.failures.report import failures_in_store  # a command that ends well never needs it
+
         found = failures_in_store(store, job)
-    except TachoscopeError:  # it was said already that the store cannot be used
+    except Exception as error:  # records are foreign input, and the exit code is the command's whatever lies in the store
+        guard.print_line(f"why the command failed is not known, its records cannot be judged: {_reason_of(error)}")
         return None
     return next((one for one in reversed(found) if one.attempt >= attempt), None)
 
@@ -332,9 +372,9 @@ def _made(run_directory: Path, *, ships: bool) -> Iterator[None]:
         if ships:
             lock = spool.try_lock(run_directory / spool.SHIPPER_LOCK)
     except OSError as error:
-        sys.stderr.write(
-            f"tachoscope: spool {run_directory.parent} is not writable: {error.strerror}; the command runs, and what the"
-            " probe cannot write is counted (set $TACHOSCOPE_SPOOL)\n"
+        guard.print_line(
+            f"spool {run_directory.parent} is not writable: {error.strerror}; the command runs, and what the"
+            " probe cannot write is counted (set $TACHOSCOPE_SPOOL)"
         )
     try:
         yield
@@ -354,12 +394,12 @@ def _wait_for_agent(run_directory: Path, store: Store) -> None:
         waited = time.monotonic() - began
         if waited > AGENT_SHIPS_SECONDS:
             tries = f"they lie in {run_directory}, and it goes on trying"
-            sys.stderr.write(f"tachoscope: the agent has not shipped all records yet; {tries}{_reason(agent)}\n")
+            guard.print_line(f"the agent has not shipped all records yet; {tries}{_reason(agent)}")
             return
         if waited > SILENT_SECONDS and not told:
             told = True
             wait_for = f"waiting up to {AGENT_SHIPS_SECONDS:.0f} s for the agent to ship the records"
-            sys.stderr.write(f"tachoscope: {wait_for}{_reason(agent)}\n")
+            guard.print_line(f"{wait_for}{_reason(agent)}")
         time.sleep(0.1)
 
 
@@ -375,4 +415,4 @@ def _ship(run_directory: Path, store: Store) -> None:
         remove_if_empty(run_directory)
     except (TachoscopeError, OSError) as error:
         if run_directory.is_dir():
-            sys.stderr.write(f"tachoscope: the records stay in {run_directory}: {error}\n")
+            guard.print_line(f"the records stay in {run_directory}: {error}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tachoscope import guard
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import shard_quarantine
 from tachoscope_core.storage.store import Store
@@ -89,4 +89,4 @@ class Quarantining:
     def _print_line(self, line: str) -> None:
         if line not in self._told:
             self._told.add(line)
-            sys.stderr.write(f"tachoscope: {line}\n")
+            guard.print_line(line)

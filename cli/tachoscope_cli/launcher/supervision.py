@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from tachoscope import guard
 from tachoscope.failures import fault_stack
 from tachoscope.lineage import collect as lineage
 from tachoscope.lineage import tracker_runs
@@ -114,7 +114,7 @@ class Supervision:
         if event.kind is not None:
             self._note(event.kind, **event.fields)
         if event.text:
-            sys.stderr.write(f"tachoscope: {event.text}\n")
+            guard.print_line(event.text)
         if event.kind is records.WorkerHung and self._evidence is not None:
             self._evidence.begin(self._hung(event.fields))
 
@@ -166,9 +166,9 @@ class Supervision:
         finally:
             os.close(directory)
         if not asks:
-            sys.stderr.write("tachoscope: SIGTERM received and sent to the command, which does not call tachoscope.preempted()\n")
+            guard.print_line("SIGTERM received and sent to the command, which does not call tachoscope.preempted()")
         if asks and left:
-            sys.stderr.write(f"tachoscope: SIGTERM received; the command has {seconds:g} s to save a checkpoint and exit\n")
+            guard.print_line(f"SIGTERM received; the command has {seconds:g} s to save a checkpoint and exit")
         return seconds if left else 0.0
 
     def interrupted(self) -> None:

@@ -116,6 +116,23 @@ def test_a_rank_that_a_signal_killed_is_the_root_of_what_its_peers_then_said() -
     assert (root.rank, root.cause, root.message, root.location, root.cascade) == (1, "killed", "killed by SIGKILL", "", [0])
 
 
+def test_processes_of_two_hosts_may_have_the_same_id() -> None:
+    job = Job(2, hosts=("a", "b")).attempt().raised(0, 5.0, "RuntimeError", PEER_GONE, failed_pid=7)
+    job._lists["starts"] = [msgspec.structs.replace(row, pid=7) for row in job._lists["starts"]]
+    end = job._envelope(4.0, 0, rank=1, host="b", writer="r0-1")
+    job._lists["ends"].append(records.JobEnded(**end, status="failed", reason="ValueError: sample 17 has no label"))
+
+    root = job.ended(6.0).root()
+    assert (root.rank, root.exception) == (1, "ValueError: sample 17 has no label")
+
+
+def test_a_thread_that_calls_sys_exit_is_what_the_others_wait_for() -> None:
+    job = Job(2).attempt().raised(1, 3.0, "SystemExit", "exit code 3", how="thread", location="data.py:71")
+    root = job.raised(0, 9.0, "RuntimeError", GAVE_UP).exited(0, 9.1, 1).exited(1, 9.3, -15, terminated=True).ended(10.0).root()
+
+    assert (root.rank, root.cause, root.location) == (1, "exited", "data.py:71")
+
+
 def test_a_rank_that_left_in_order_while_others_needed_it_is_the_root() -> None:
     job = Job(2).attempt().raised(1, 4.0, "", how="exit", exit_code=0, location="train.py:31")
     root = job.exited(1, 4.2, 0).raised(0, 4.3, "RuntimeError", PEER_GONE).exited(0, 4.6, 1).ended(5.0).root()

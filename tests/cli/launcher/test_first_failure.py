@@ -45,6 +45,41 @@ def test_the_same_failure_twice_gives_the_exit_code_that_was_asked_for(tmp_path:
     ]
 
 
+def test_a_store_that_cannot_be_used_changes_no_exit_code_and_an_earlier_failure_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    failing(tmp_path)
+    next((tmp_path / "store").rglob("owner.json")).write_bytes(b"of somebody else")
+    done = failing(tmp_path, "--stop-code", "42", script="import os\nos._exit(7)\n")
+
+    assert (done.returncode, "first failure" in done.stderr, "Traceback" in done.stderr) == (7, False, False)
+    assert done.stderr.count("why the command failed is not known: not all of its records are in the store") == 1
+
+
+def test_a_defect_in_the_judge_changes_no_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys\nsys.exit(7)\n")
+    code = (
+        "from tachoscope_analyzers.failures import report\nfrom tachoscope_cli.main import main\n"
+        "def judge(*_):\n    raise KeyError('attempt')\nreport.failures_in_store = judge\nmain()\n"
+    )
+    words = ["run", "--job", "j", "--", sys.executable, str(tmp_path / "train.py")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], env=environment(tmp_path), capture_output=True, text=True, timeout=100, check=False
+    )
+
+    assert done.returncode == 7
+    assert "why the command failed is not known, its records cannot be judged: KeyError: 'attempt'" in done.stderr
+
+
+def test_a_reader_of_stderr_that_goes_away_changes_no_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os\nos._exit(7)\n")
+    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "j", "--", sys.executable, str(tmp_path / "train.py")]
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(command, env=environment(tmp_path), stderr=writes, timeout=100, check=False)
+    os.close(writes)
+
+    assert done.returncode == 7
+
+
 def test_nothing_is_said_of_a_command_that_ends_well(tmp_path: Path) -> None:
     done = failing(tmp_path, script="print('trained')\n")
 

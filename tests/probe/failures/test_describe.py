@@ -68,6 +68,14 @@ def test_the_time_for_a_message_is_linear_in_its_length() -> None:
     assert time.process_time() - began < 2  # quadratic it was 9 s
 
 
+def test_an_error_within_a_compiled_function_is_at_the_line_of_the_function() -> None:
+    user_code = 'failed\n\nfrom user code:\n   File "/home/me/train.py", line 64, in scaled\n    return batch @ weight\n'
+    kind = type("TorchRuntimeError", (RuntimeError,), {"__module__": "torch._dynamo.exc"})
+
+    assert describe(kind(user_code)).place == ("train.py:64", "scaled")
+    assert describe(RuntimeError(user_code)).place == ("", "")
+
+
 def test_a_group_of_exceptions_is_where_its_first_one_was_raised() -> None:
     found = describe(ExceptionGroup("unhandled errors in a TaskGroup", [ValueError("sample 17 has no label"), OSError("gone")]))
 
@@ -94,10 +102,15 @@ def test_no_part_of_a_secret_is_left_where_a_text_is_cut() -> None:
     assert "a1B2" not in short("x " * (MOST_TEXT // 2 - 9) + token) + "".join(short_lines(lines.last()))
 
 
-def test_of_a_fault_the_main_thread_counts() -> None:
+def test_of_a_fault_the_thread_counts_in_which_it_struck_if_it_ran_code_of_the_user() -> None:
     fault = fault_stack.parse(DUMP)
+    other = DUMP.replace("Current thread", "Thread").replace("Thread 0x00007f1", "Current thread 0x00007f1")
+    of_user = other.replace("/usr/lib/python3.11/threading.py", "/home/me/project/prefetch.py")
 
     assert (fault.message, fault.place) == ("Fatal Python error: Segmentation fault", ("ops.py:12", "crash"))
+    assert fault_stack.parse(other).place == ("ops.py:12", "crash")
+    assert fault_stack.parse(of_user).place == ("prefetch.py:320", "wait")
+    assert fault_stack.parse(of_user.removeprefix("Fatal Python error")).place == ("ops.py:12", "crash")  # of a SIGTERM
 
 
 def test_of_a_log_of_stderr_the_fault_counts_and_else_the_last_line_without_its_secrets(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tachoscope
+from tachoscope.failures import fault_stack
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 
@@ -220,8 +221,6 @@ def test_forked_processes_of_the_job_report_nothing_as_the_rank(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGSEGV", "SIGABRT"])
 def test_a_signal_ends_the_process_as_ever_and_leaves_where_it_was(tmp_path: Path, name: str) -> None:
-    from tachoscope.failures import fault_stack
-
     ended = run(tmp_path, f"import os, signal\ndef stuck():\n    os.kill(os.getpid(), signal.{name})\nstuck()\n")
 
     ((_, fault),) = fault_stack.take_all(tmp_path / "run")
@@ -236,10 +235,39 @@ def test_a_handler_of_the_job_for_sigterm_is_called_as_ever(tmp_path: Path) -> N
     assert (ended.code, ended.stdout, ended.left) == (0, "saved\n", [])
 
 
-def test_a_faulthandler_that_is_in_use_stays_in_use(tmp_path: Path) -> None:
-    ended = run(tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", "-X", "faulthandler")
+@pytest.mark.parametrize("use", ["-X", "faulthandler.enable()", "faulthandler.enable(open('own', 'w'))"])
+def test_a_faulthandler_of_the_job_writes_as_ever_and_the_line_is_known_too(tmp_path: Path, use: str) -> None:
+    script = f"import ctypes, faulthandler, os\nos.chdir({str(tmp_path)!r})\nprint(faulthandler.is_enabled())\n"
+    script += ("" if use == "-X" else use) + "\ndef crash():\n    ctypes.string_at(0)\ncrash()\n"
+    ended = run(tmp_path, script, "-u", *(["-X", "faulthandler"] if use == "-X" else []))
 
-    assert "Fatal Python error: Segmentation fault" in ended.stderr
+    own = (tmp_path / "own").read_text() if "own" in use else ended.stderr
+    assert (ended.code, ended.stdout) == (-11, f"{use == '-X'}\n")
+    assert "Fatal Python error: Segmentation fault" in own and "script.py" in own
+    ((_, fault),) = fault_stack.take_all(tmp_path / "run")
+    assert (fault.message, fault.place) == ("Fatal Python error: Segmentation fault", ("script.py:6", "crash"))
+
+
+def test_a_handler_of_the_job_for_faults_is_called_as_ever(tmp_path: Path) -> None:
+    script = "import os, signal\nsignal.signal(signal.SIGABRT, lambda *_: print('mine'))\nos.kill(os.getpid(), signal.SIGABRT)\n"
+    ended = run(tmp_path, script)
+
+    assert (ended.code, ended.stdout, ended.left) == (0, "mine\n", [])
+
+
+def test_an_overflow_of_the_stack_leaves_where_it_was(tmp_path: Path) -> None:
+    deep = "class Deep:\n    def __getattr__(self, name):\n        return getattr(self, name + name[:0])\nDeep().x\n"
+    ended = run(tmp_path, f"import sys\nsys.setrecursionlimit(10**6)\n{deep}")
+
+    ((_, fault),) = fault_stack.take_all(tmp_path / "run")
+    assert (ended.code, fault.place.location) == (-11, "script.py:5")
+
+
+def test_a_fault_of_a_forked_process_is_not_the_ranks(tmp_path: Path) -> None:
+    script = "import os, signal\nif os.fork() == 0:\n    os.kill(os.getpid(), signal.SIGSEGV)\nos.wait()\n"
+    run(tmp_path, script + "os.kill(os.getpid(), signal.SIGKILL)\n")
+
+    assert [fault for _, fault in fault_stack.take_all(tmp_path / "run")] == [("", ("", ""))]
 
 
 def test_stderr_stays_the_stream_that_it_was(tmp_path: Path) -> None:
