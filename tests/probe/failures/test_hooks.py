@@ -22,7 +22,8 @@ class Ended:
     def __init__(self, done: subprocess.CompletedProcess[str], directory: Path) -> None:
         self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
         lines = [line for path in spool.segments(directory) for line in path.read_bytes().splitlines()]
-        self.failures = [row for row in map(records.decode, lines) if isinstance(row, records.ProcessFailed)]
+        found = [row for row in map(records.decode, lines) if isinstance(row, records.ProcessFailed)]
+        self.failures = sorted(found, key=lambda row: row.monotonic_ns)
         self.left = sorted(path.name for path in directory.iterdir() if path.name.startswith(spool.FAULT_PREFIX))
 
     @property
