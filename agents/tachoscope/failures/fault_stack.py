@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tachoscope.failures.describe import CodePlace, places_in, users_place
-from tachoscope.failures.texts import short
+from tachoscope.failures.texts import short, short_lines
 from tachoscope_core.storage import spool
 
 _MOST_BYTES = 64 << 10
+_LAST_LINES = 64
 _FATAL = "Fatal Python error"
 _STACK = re.compile(
     r"^(?:(?P<current>Current thread)|Thread) 0x[^\n]*\n(?P<stack>(?:(?!Current thread 0x|Thread 0x)[^\n]*(?:\n|\Z))*+)",
@@ -47,8 +48,9 @@ def in_log(path: Path) -> Fault:
     """Return the fault that stands in a log of stderr (`torchrun --redirects`, `--tee`), else its last line as the message."""
     text = _tail(path)
     fault = parse(text)
-    last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
-    return fault if fault.message or fault.place.location else Fault(short(last))
+    if fault.message or fault.place.location:
+        return fault
+    return Fault(next((line for line in reversed(short_lines(text.splitlines()[-_LAST_LINES:])) if line.strip()), ""))
 
 
 def _tail(path: Path) -> str:

@@ -55,6 +55,8 @@ def follow(module: ModuleType) -> None:
 
 def _note(context: Any, *, terminated: bool) -> None:
     """Write the ends of ranks that were not written yet; those in order only once another rank did not end so."""
+    if not os.environ.get(identity.RUN_DIR):
+        return
     seen: _SeenEnds = context.__dict__.setdefault(_STATE, _SeenEnds())
     failed: list[dict[str, Any]] = []
     environ: dict[str, str] = {}
@@ -73,7 +75,7 @@ def _note(context: Any, *, terminated: bool) -> None:
 
 def _end(environ: dict[str, str], pid: int, code: int, log: str) -> dict[str, Any]:
     """Return the fields of a `ProcessExited`. log: where torchrun keeps what the rank wrote to stderr; empty: nowhere."""
-    directory = Path(os.environ.get(identity.RUN_DIR, ""))
+    directory = Path(os.environ[identity.RUN_DIR])
     fault = fault_stack.take(directory, pid)
     if code and not fault.place.location and log:
         fault = fault_stack.in_log(Path(log))
@@ -83,11 +85,8 @@ def _end(environ: dict[str, str], pid: int, code: int, log: str) -> dict[str, An
 
 
 def _write(environ: dict[str, str], ends: list[dict[str, Any]]) -> None:
-    directory = os.environ.get(identity.RUN_DIR)
-    if not directory:
-        return
     who = identity.resolve({**os.environ, **environ})
-    own = OutsideRecords(Path(directory), who.job, who.attempt, host=who.host)
+    own = OutsideRecords(Path(os.environ[identity.RUN_DIR]), who.job, who.attempt, host=who.host)
     for end in ends:
         own.write(records.ProcessExited, **end)
     own.close()

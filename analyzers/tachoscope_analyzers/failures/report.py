@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -73,7 +73,8 @@ def failures_of_runs(job: JobRecords, clock: Clock, attempts: Sequence[Run], nor
             roots.append((attempt, root))
         elif root is None:
             known |= {end.template for end in ends.ends if end.nature == "thread"}
-    return _with_repeats([judged.failure(attempt, root) for attempt, root in roots], judged)
+    unknown = {attempt for attempt, root in roots if root.end.nature == "secondary"}
+    return _with_repeats([judged.failure(attempt, root) for attempt, root in roots], judged, unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +159,18 @@ def _words(end: RankEnd) -> str:
     return ": ".join(filter(None, (end.exception, end.message.splitlines()[0] if end.message else "")))
 
 
-def _with_repeats(found: Sequence[Failure], judged: _Judged) -> list[Failure]:
-    """Say of each failure whether the one before it had the same root, and no step was done in between that was new."""
+def _with_repeats(found: Sequence[Failure], judged: _Judged, unknown: Set[int]) -> list[Failure]:
+    """Say of each failure whether the one before it had the same root, and no step was done in between that was new.
+
+    Args:
+        unknown: attempts of which it is only known that ranks lost another one.
+    """
     done: list[Failure] = []
     by_key: Mapping[int, _Key] = {one.attempt: _key(one) for one in found}
     for one in found:
         before = done[-1] if done else None
-        if before is not None and by_key[before.attempt] == by_key[one.attempt] and not judged.made_progress(one.attempt):
+        is_same = before is not None and by_key[before.attempt] == by_key[one.attempt] and one.attempt not in unknown
+        if before is not None and is_same and not judged.made_progress(one.attempt):
             done.append(_repeated(one, before.attempt))
         else:
             done.append(one)

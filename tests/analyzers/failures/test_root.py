@@ -133,6 +133,15 @@ def test_a_thread_that_calls_sys_exit_is_what_the_others_wait_for() -> None:
     assert (root.rank, root.cause, root.location) == (1, "exited", "data.py:71")
 
 
+def test_ranks_that_lost_another_one_twice_are_no_reason_to_stop_since_the_root_is_not_known() -> None:
+    job = Job(1)
+    for attempt in range(2):
+        job.attempt(attempt, steps=0, at=20.0 * attempt).raised(0, 20.0 * attempt + 5.0, "RuntimeError", PEER_GONE, attempt)
+        job.ended(20.0 * attempt + 6.0, attempt)
+
+    assert [(one.rank, one.policy) for one in job.failures()] == [(0, "restart"), (0, "restart")]
+
+
 def test_a_rank_that_left_in_order_while_others_needed_it_is_the_root() -> None:
     job = Job(2).attempt().raised(1, 4.0, "", how="exit", exit_code=0, location="train.py:31")
     root = job.exited(1, 4.2, 0).raised(0, 4.3, "RuntimeError", PEER_GONE).exited(0, 4.6, 1).ended(5.0).root()
