@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import importlib
 import os
 import signal
-from typing import IO, Any
+from typing import IO
 
+from tachoscope_core.native import native
 from tachoscope_core.storage import spool
 
-_MODULE = "tachoscope.failures.native_faults"
 _held: list[IO[bytes]] = []
 """Kept open: `faulthandler` holds the descriptor, but not the file."""
 
@@ -24,7 +23,8 @@ _held: list[IO[bytes]] = []
 def open_own(directory: str) -> None:
     """Have the stacks of this process written into a file of the directory when a signal ends it.
 
-    Where the job uses `faulthandler` for itself, now or later, both write. Where SIGTERM is handled, that is left as it is.
+    Where the job uses `faulthandler` for itself, now or later, both write, or without the native module only the job. Where
+    SIGTERM is handled, that is left as it is.
 
     Raises:
         OSError: the file cannot be made.
@@ -47,12 +47,9 @@ def remove_own(directory: str) -> None:
 
 
 def _has_faults_dumped(file: IO[bytes]) -> bool:
-    """Have the native module see to faults; False: it is not here, or there is no signal for it."""
-    try:
-        native_faults: Any = importlib.import_module(_MODULE)
-    except ImportError:
-        return False
-    number = native_faults.free_signal()
+    """Have the native module see to faults; False: it cannot be used, or there is no signal for it."""
+    native_faults = native("tachoscope.failures.native_faults").module
+    number = native_faults.free_signal() if native_faults is not None else 0
     if not number:
         return False
     faulthandler.register(number, file, all_threads=True)

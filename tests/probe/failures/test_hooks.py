@@ -9,6 +9,7 @@ import pytest
 
 import tachoscope
 from tachoscope.failures import fault_stack
+from tachoscope_core.native import native
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
 
@@ -236,6 +237,12 @@ def test_a_handler_of_the_job_for_sigterm_is_called_as_ever(tmp_path: Path) -> N
     assert (ended.code, ended.stdout, ended.left) == (0, "saved\n", [])
 
 
+NEEDS_NATIVE = pytest.mark.skipif(
+    native("tachoscope.failures.native_faults").module is None, reason="only the native module does it"
+)
+
+
+@NEEDS_NATIVE
 @pytest.mark.parametrize("use", ["-X", "faulthandler.enable()", "faulthandler.enable(open('own', 'w'))"])
 def test_a_faulthandler_of_the_job_writes_as_ever_and_the_line_is_known_too(tmp_path: Path, use: str) -> None:
     script = f"import ctypes, faulthandler, os\nos.chdir({str(tmp_path)!r})\nprint(faulthandler.is_enabled())\n"
@@ -264,6 +271,7 @@ def test_an_overflow_of_the_stack_leaves_where_it_was(tmp_path: Path) -> None:
     assert (ended.code, fault.place.location) == (-11, "script.py:5")
 
 
+@NEEDS_NATIVE
 def test_a_fault_of_a_forked_process_is_not_the_ranks(tmp_path: Path) -> None:
     script = "import os, signal\nif os.fork() == 0:\n    os.kill(os.getpid(), signal.SIGSEGV)\nos.wait()\n"
     run(tmp_path, script + "os.kill(os.getpid(), signal.SIGKILL)\n")
