@@ -104,7 +104,8 @@ class EndHooks:
 
             self._exit = own_report.of_exit(code, frame, sys.exc_info()[1])
             self._exit |= {"time": time.time(), "monotonic_ns": time.monotonic_ns()}
-            self._exit_frame = _outermost(frame)
+            # One in order that is caught ends the process in order all the same: `@record` of torchelastic catches it.
+            self._exit_frame = None if _is_in_order(code) else _outermost(frame)
 
     def exit_at_once(self, status: int) -> Any:
         """`os._exit`: report it now."""

@@ -110,6 +110,13 @@ def test_an_exit_that_was_caught_is_not_how_a_program_ended_that_then_ran_to_its
     assert run(tmp_path, script).failures == []
 
 
+def test_an_exit_in_order_that_a_decorator_catches_is_where_the_rank_left(tmp_path: Path) -> None:
+    script = "import sys\ndef main():\n    sys.exit(0)\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
+    failure = run(tmp_path, script).failure
+
+    assert (failure.exit_code, failure.location) == (0, "script.py:3")
+
+
 def test_an_exit_code_may_be_any_object(tmp_path: Path) -> None:
     ended = run(tmp_path, "import sys\nsys.exit([1])\n")
 
