@@ -78,7 +78,7 @@ def writes_segment(pid: int, writer: str) -> bool:
     """Return True if a process has a segment of the writer open for writing. A shipper opens it for reading only."""
     try:
         return any(
-            writer in os.readlink(entry.path).rpartition("/")[2] and _may_write(pid, entry.name)
+            os.readlink(entry.path).rpartition("/")[2].startswith(f"{writer}-") and _may_write(pid, entry.name)
             for entry in os.scandir(f"/proc/{pid}/fd")
         )
     except OSError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,15 +20,18 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.hang_rule import RankState, stuck_rank
 from tachoscope_core.owner import Owner
 from tachoscope_core.storage import hang_bundles
-from tachoscope_core.storage.hang_bundles import HangBundle, ProcessEvidence
+from tachoscope_core.storage.hang_bundles import STOPPED, HangBundle, ProcessEvidence
 from tachoscope_core.storage.store import Store
 from tachoscope_node.hang_evidence.bounded import within
-from tachoscope_node.hang_evidence.flight_dumps import take_dump
-from tachoscope_node.hang_evidence.processes import HungRank, evidence_of, host_pid
+from tachoscope_node.hang_evidence.flight_dumps import DumpRoom, take_dump
+from tachoscope_node.hang_evidence.processes import evidence_of
+from tachoscope_node.hang_evidence.rank_processes import HungRank, ProcessTable
 
 COLLECT_SECONDS = 25.0
 """For all parts together; the bar is 60 s from the last step to the bundle."""
 MOST_RANKS = 64
+MOST_EVIDENCE_BYTES = 64 << 20
+"""Of all processes, in memory; of what is stored see `hang_bundles`."""
 NETWORK_SECONDS = 2.0
 """Between two readings of the network: collectives that go on move far more in that time than heartbeats."""
 SWITCH_VARIABLE = "TACHOSCOPE_HANG_EVIDENCE"
@@ -88,6 +92,7 @@ class EvidenceCollector:
         running = self._busy.get(hung.job)
         if running is not None and running.is_alive():
             return
+        self._busy = {job: thread for job, thread in self._busy.items() if thread.is_alive()}
         thread = threading.Thread(target=self._run, args=(hung, self._clock()), name="tachoscope-hang", daemon=True)
         self._busy[hung.job] = thread
         try:
@@ -175,35 +180,56 @@ class _RankParts:
     """
 
     def __init__(self, ranks: Sequence[HungRank], proc: str) -> None:
-        self._ranks = ranks
-        self._proc = proc
-        self._seen: dict[int, list[ProcessEvidence]] = {rank.rank: [] for rank in ranks}
+        self._ranks = {name: rank for rank, name in zip(ranks, _names_of(ranks), strict=True)}
+        self._table = ProcessTable(proc)
+        self._seen: dict[str, list[ProcessEvidence]] = {name: [] for name in self._ranks}
+        self._dump_room = DumpRoom()
+        self._room, self._lock = MOST_EVIDENCE_BYTES, threading.Lock()
         self.dumps: dict[int, bytes] = {}
 
     def tasks(self) -> dict[str, Callable[[], Any]]:
-        looks: dict[str, Callable[[], Any]] = {f"rank {rank.rank}": partial(self._look, rank) for rank in self._ranks}
-        return looks | {f"flight recorder of rank {rank.rank}": partial(self._take_dump, rank) for rank in self._ranks}
+        looks: dict[str, Callable[[], Any]] = {name: partial(self._look, name, rank) for name, rank in self._ranks.items()}
+        return looks | {f"flight recorder of {name}": partial(self._take_dump, rank) for name, rank in self._ranks.items()}
 
     def processes(self) -> list[ProcessEvidence]:
-        return [process for rank in self._ranks for process in list(self._seen[rank.rank])]
+        return [process for found in self._seen.values() for process in list(found)]
 
-    def _look(self, rank: HungRank) -> bool:
-        for process in evidence_of(rank, self._proc):
-            self._seen[rank.rank].append(process)
+    def _look(self, name: str, rank: HungRank) -> bool:
+        for process in evidence_of(rank, self._table):
+            self._seen[name].append(self._with_room(process))
         return True
+
+    def _with_room(self, process: ProcessEvidence) -> ProcessEvidence:
+        """Return a process without its stacks where those of others fill the memory: their size is a foreign process's choice."""
+        size = len(msgspec.json.encode(process))
+        with self._lock:
+            self._room -= size
+            if self._room >= 0:
+                return process
+            self._room += size
+        missing = process.missing | {"threads": f"left out: all evidence takes {MOST_EVIDENCE_BYTES >> 20} MiB at most"}
+        return msgspec.structs.replace(process, threads=[], py_spy="", missing=missing)
 
     def _take_dump(self, rank: HungRank) -> bool:
-        pid = host_pid(rank, self._proc)
-        if pid is None:
+        seen = self._table.of_rank(rank)
+        if seen is None:
             raise TachoscopeError("the rank's process cannot be seen")
-        self.dumps[rank.rank] = take_dump(pid, rank.rank, self._proc)
+        self.dumps[rank.rank] = take_dump(seen, rank.rank, rank.uid, self._table, self._dump_room)
         return True
+
+
+def _names_of(ranks: Sequence[HungRank]) -> list[str]:
+    """Return what each is called; several that say they are one rank are told apart by their processes."""
+    counts = Counter(rank.rank for rank in ranks)
+    return [f"rank {rank.rank}" if counts[rank.rank] == 1 else f"rank {rank.rank} ({rank.writer[:8]})" for rank in ranks]
 
 
 def _named(hung: HungJob, processes: Sequence[ProcessEvidence]) -> tuple[int, str]:
     """Return the rank that hangs and why: by the kernel's word if one is stopped, else as it was noticed."""
     states = [
-        RankState(process.rank, "", process.step, process.phase, stopped=bool(process.threads) and process.threads[0].state == "T")
+        RankState(
+            process.rank, "", process.step, process.phase, stopped=bool(process.threads) and process.threads[0].state in STOPPED
+        )
         for process in processes
         if process.kind == "rank"
     ]

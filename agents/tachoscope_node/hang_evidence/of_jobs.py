@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tachoscope_core.owner import Owner
-from tachoscope_node.hang_evidence.collector import HungJob, HungRank
+from tachoscope_node.hang_evidence.collector import HungJob
+from tachoscope_node.hang_evidence.rank_processes import HungRank
 from tachoscope_node.jobs.state import Job, Rank
 
 _NOBODYS = -1

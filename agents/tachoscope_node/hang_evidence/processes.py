@@ -6,122 +6,61 @@ installed, without stopping the process.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from tachoscope.sampling.other_process import stacks_of
-from tachoscope.supervisor.process_exits import writes_segment
 from tachoscope_core.redaction import redact
 from tachoscope_core.storage.hang_bundles import ProcessEvidence, ThreadEvidence
+from tachoscope_node.hang_evidence.rank_processes import HungRank, ProcessTable, SeenProcess, is_users, numbers, read_text
 
-MOST_CHILDREN = 64
 MOST_THREADS = 256
+MOST_LISTED = 4096
+"""Threads, of which those with the smallest numbers are looked at: the first, and those that began early."""
 MOST_KERNEL_FRAMES = 32
 MOST_TEXT = 400
 """Letters of a frame."""
 PY_SPY_SECONDS = 10.0
 _MOST_PY_SPY_BYTES = 32_000
-_NSPID = re.compile(r"^NSpid:\s*(.*)$", re.MULTILINE)
 _WORKER_LOOP = "_worker_loop"
+NOT_SEEN = (
+    "no process {pid} that writes this rank's records can be seen: it is gone, or belongs to another user; "
+    "an agent in a container sees its own only, unless it has hostPID"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class HungRank:
-    """A rank of a job that hangs, as its records told: `pid` in its own namespace, `locator` of its Python threads.
-
-    Attributes:
-        uid: whose processes may be looked at; None: all that this process may trace.
-    """
-
-    rank: int
-    writer: str
-    pid: int
-    step: int
-    phase: str
-    locator: str
-    uid: int | None = None
-
-
-def evidence_of(rank: HungRank, proc: str = "/proc") -> Iterator[ProcessEvidence]:
+def evidence_of(rank: HungRank, table: ProcessTable) -> Iterator[ProcessEvidence]:
     """Yield what a rank and its child processes do, the rank first. Never raises for a process that is gone or forbidden."""
     about = ProcessEvidence(rank.rank, rank.pid, step=rank.step, phase=rank.phase)
-    pid = host_pid(rank, proc)
-    if pid is None:
-        reason = f"no process {rank.pid} that writes this rank's records can be seen: it is gone, or belongs to another user"
-        yield msgspec.structs.replace(about, missing={"process": reason})
+    seen = table.of_rank(rank)
+    if seen is None:
+        yield msgspec.structs.replace(about, missing={"process": NOT_SEEN.format(pid=rank.pid)})
         return
-    yield _process(msgspec.structs.replace(about, pid=pid), rank.locator, proc)
-    for child in list(_children(pid, proc))[:MOST_CHILDREN]:
-        child_about = ProcessEvidence(rank.rank, child, kind="child")
-        if is_users(child, rank.uid, proc):
-            yield _process(child_about, rank.locator, proc)
-        else:
-            yield msgspec.structs.replace(child_about, missing={"process": "it has other rights than its rank"})
+    yield _process(msgspec.structs.replace(about, pid=seen.pid), seen, rank, table)
+    for child in table.started_by(seen):
+        yield _process(ProcessEvidence(rank.rank, child.pid, kind="child"), child, rank, table)
 
 
-def host_pid(rank: HungRank, proc: str = "/proc") -> int | None:
-    """Return the rank's process id as this process sees it; None: it does not see it.
-
-    A process counts if it has a segment of the rank open for writing, so that no record can point at another's process.
-    """
-    candidates = [rank.pid, *_numbers(proc)] if rank.pid > 0 else []  # others: it is in a namespace of its own, as a pod's
-    for pid in candidates:
-        if _own_pid(pid, proc) == rank.pid and is_users(pid, rank.uid, proc) and writes_segment(pid, rank.writer):
-            return pid
-    return None
+def _process(about: ProcessEvidence, seen: SeenProcess, rank: HungRank, table: ProcessTable) -> ProcessEvidence:
+    """Return what a process does; nothing of one that has other rights than the job's user, or that ended meanwhile."""
+    if not is_users(seen.pid, rank.uid, table.proc):
+        return msgspec.structs.replace(about, missing={"process": "it has other rights than its rank, or ended"})
+    found = _looked_at(about, rank.locator, table.proc)
+    if not table.is_there(seen):
+        return msgspec.structs.replace(about, missing={"process": "it ended while it was looked at"})
+    return found
 
 
-def is_users(pid: int, uid: int | None, proc: str = "/proc") -> bool:
-    """Return whether a process has the rights of a user and no others.
-
-    A job can start a program with more rights (setuid, setgid, capabilities of a file), and what its locator makes an agent of root
-    read goes where the job's user reads it.
-    """
-    if uid is None:
-        return True
-    status = dict(line.partition(":")[::2] for line in _read(f"{proc}/{pid}/status").splitlines())
-    uids, gids = status.get("Uid", "").split(), status.get("Gid", "").split()
-    more = uid != 0 and int(status.get("CapPrm", "0").strip() or "0", 16) != 0
-    return uids == [str(uid)] * 4 and len(set(gids)) == 1 and not more
-
-
-def _own_pid(pid: int, proc: str) -> int | None:
-    """Return what a process is called in its own namespace."""
-    found = _NSPID.search(_read(f"{proc}/{pid}/status"))
-    with contextlib.suppress(ValueError, IndexError):
-        return int(found.group(1).split()[-1]) if found else pid
-    return None
-
-
-def _numbers(folder: str) -> list[int]:
-    try:
-        return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
-    except OSError:
-        return []
-
-
-def _children(pid: int, proc: str) -> Iterator[int]:
-    """Yield all processes that a process started, and those that they did."""
-    for tid in _numbers(f"{proc}/{pid}/task"):
-        for word in _read(f"{proc}/{pid}/task/{tid}/children").split():
-            if word.isdigit():
-                yield int(word)
-                yield from _children(int(word), proc)
-
-
-def _process(about: ProcessEvidence, locator: str, proc: str) -> ProcessEvidence:
+def _looked_at(about: ProcessEvidence, locator: str, proc: str) -> ProcessEvidence:
     missing: dict[str, str] = {}
     stacks = _stacks(about.pid, locator, missing)
     first = next(iter(stacks), about.pid)
-    order = sorted(_numbers(f"{proc}/{about.pid}/task"), key=lambda tid: (tid != first, tid))[:MOST_THREADS]
+    order = sorted(numbers(f"{proc}/{about.pid}/task", MOST_LISTED), key=lambda tid: (tid != first, tid))[:MOST_THREADS]
     threads = [_thread(about.pid, tid, stacks.get(tid, []), proc, missing) for tid in order]
     if not threads:
         missing["threads"] = "the process is gone, or its threads may not be read"
@@ -141,12 +80,17 @@ def _stacks(pid: int, locator: str, missing: dict[str, str]) -> dict[int, list[s
     except (OSError, ValueError) as error:
         missing["python"] = _why_unreadable(error)
         return {}
-    return {tid: [redact(frame[:MOST_TEXT]) for frame in frames] for tid, frames in found if tid}
+    return {tid: [_plain(frame) for frame in frames] for tid, frames in found if tid}
+
+
+def _plain(text: str) -> str:
+    """Return text of another process without secrets, and as it can be stored: names of files may be no text."""
+    return redact(text.encode(errors="replace").decode())[:MOST_TEXT]
 
 
 def _why_unreadable(error: OSError | ValueError) -> str:
     if isinstance(error, PermissionError):
-        scope = _read("/proc/sys/kernel/yama/ptrace_scope").strip()
+        scope = read_text("/proc/sys/kernel/yama/ptrace_scope").strip()
         why = f" (kernel.yama.ptrace_scope is {scope})" if scope not in {"", "0"} else ""
         return f"the process may not be traced by this one{why}"
     if isinstance(error, OSError):
@@ -157,7 +101,7 @@ def _why_unreadable(error: OSError | ValueError) -> str:
 def _thread(pid: int, tid: int, frames: list[str], proc: str, missing: dict[str, str]) -> ThreadEvidence:
     base = f"{proc}/{pid}/task/{tid}"
     name, state = "", ""
-    for line in _read(f"{base}/status").splitlines():
+    for line in read_text(f"{base}/status").splitlines():
         key, _, value = line.partition(":")
         name = value.strip() if key == "Name" else name
         state = value.split()[0] if key == "State" and value.split() else state
@@ -170,8 +114,8 @@ def _thread(pid: int, tid: int, frames: list[str], proc: str, missing: dict[str,
         tid,
         redact(name),
         state,
-        _read(f"{base}/wchan").strip().removeprefix("0"),
-        _read(f"{base}/syscall").strip()[:MOST_TEXT],
+        read_text(f"{base}/wchan").strip().removeprefix("0"),
+        read_text(f"{base}/syscall").strip()[:MOST_TEXT],
         kernel[:MOST_KERNEL_FRAMES],
         frames,
     )
@@ -183,23 +127,35 @@ def _py_spy(pid: int, missing: dict[str, str]) -> str:
         missing.setdefault("py_spy", "py-spy is not installed")
         return ""
     try:
-        done = subprocess.run(
+        running = subprocess.Popen(
             [program, "dump", "--nonblocking", "--pid", str(pid)],
-            capture_output=True,
-            timeout=PY_SPY_SECONDS,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            check=False,
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
         missing["py_spy"] = str(error)
         return ""
-    if done.returncode:
-        missing["py_spy"] = done.stderr.decode(errors="replace").strip()[-MOST_TEXT:] or f"exit code {done.returncode}"
-    return redact(done.stdout.decode(errors="replace")[:_MOST_PY_SPY_BYTES])
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
+    said, is_cut = _bounded_output(running)
+    text = redact(said.decode(errors="replace"))
+    if is_cut:
+        missing["py_spy"] = f"more than the first {_MOST_PY_SPY_BYTES} bytes of what it printed"
+    elif running.returncode:
+        missing["py_spy"] = text.strip()[-MOST_TEXT:] or f"exit code {running.returncode}"
         return ""
+    return text
+
+
+def _bounded_output(running: subprocess.Popen[bytes]) -> tuple[bytes, bool]:
+    """Return what a program printed of a foreign process, so long and so much at most, and whether it was more."""
+    too_long = threading.Timer(PY_SPY_SECONDS, running.kill)
+    too_long.start()
+    try:
+        with running:
+            said = running.stdout.read(_MOST_PY_SPY_BYTES) if running.stdout is not None else b""
+            is_cut = len(said) == _MOST_PY_SPY_BYTES
+            if is_cut:
+                running.kill()
+    finally:
+        too_long.cancel()
+    return said, is_cut
