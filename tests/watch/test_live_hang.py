@@ -76,7 +76,7 @@ def test_a_rank_that_stands_still_is_named_while_the_job_hangs(tmp_path: Path, h
 
         assert told.get("state") == "hung", told
         assert (told["worst"]["class"], told["worst"]["ranks"]) == ("hang", [1])
-        bundles = wait_for(lambda: last_hang(Store(str(tmp_path / "store")), "stuck")[0], seconds=60)
+        bundles = wait_for(lambda: list(last_hang(Store(str(tmp_path / "store")), "stuck").bundles.values()), seconds=60)
         odd = odd_group(groups_of(bundles))
 
         assert odd is not None and odd.ranks == [1], "the agent collected where each process stands"

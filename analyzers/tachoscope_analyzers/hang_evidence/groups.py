@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tachoscope_core.report.stack_groups import StackGroup, WaitsFor
-from tachoscope_core.storage.hang_bundles import HangBundle, ProcessEvidence, ThreadEvidence
+from tachoscope_core.storage.hang_bundles import STOPPED, HangBundle, ProcessEvidence, ThreadEvidence
 
 _FRAME = re.compile(r"(?P<path>.*):(?P<line>-?\d+) (?P<name>.*)")
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>", "<__array_function__")
@@ -21,7 +21,6 @@ _WORKER_LOOP = "_worker_loop"
 _FETCH = "torch/utils/data/_utils/fetch.py"
 _DEVICE = ("torch/cuda/__init__.py", "torch/cuda/streams.py", "torch/accelerator/__init__.py")
 _WRAPPERS = ("torch/distributed/c10d_logger.py", "torch/utils/_contextlib.py", "contextlib.py")
-_STOPPED = ("T", "t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ def groups_of(bundles: Sequence[HangBundle]) -> list[StackGroup]:
     """Return the processes of all nodes grouped by stack, the odd ones first.
 
     A rank that is stopped by a signal comes first, then who waits for nobody; of two, whom the rule of hangs named, then the
-    smaller group. Loader workers count only where their rank waits for them.
+    smaller group, then those of whom no stack is known. Loader workers count only where their rank waits for them.
     """
     placed = [one for bundle in bundles for process in bundle.processes if (one := _place(bundle, process)) is not None]
     for_loader = {one.process.rank for one in placed if one.process.kind == "rank" and one.waits_for == "loader"}
@@ -53,13 +52,14 @@ def groups_of(bundles: Sequence[HangBundle]) -> list[StackGroup]:
     return [_group(group) for group in ordered]
 
 
-def _order(group: list[_Placed], with_odd_worker: set[int]) -> tuple[bool, bool, bool, bool, int, int]:
+def _order(group: list[_Placed], with_odd_worker: set[int]) -> tuple[bool, bool, bool, bool, bool, int, int]:
     first = group[0]
     child = first.process.kind == "child"
     waits = first.waits_for in {"others", "device", "work"}
     loads = first.waits_for == "loader" and first.process.rank in with_odd_worker  # behind its worker, which is the cause
     named = any(one.named for one in group)
-    return (not _is_stopped(first), child, waits, loads, (0 if named else len(group)), first.process.rank)
+    unknown = not (first.frames or named)
+    return (not _is_stopped(first), child, waits, loads, unknown, (0 if named else len(group)), first.process.rank)
 
 
 def _place(bundle: HangBundle, process: ProcessEvidence) -> _Placed | None:
@@ -120,7 +120,7 @@ def _state(thread: ThreadEvidence) -> str:
 
 
 def _is_stopped(one: _Placed) -> bool:
-    return one.thread is not None and one.thread.state in _STOPPED
+    return one.thread is not None and one.thread.state in STOPPED
 
 
 def _unknown(one: _Placed) -> tuple[object, ...]:

@@ -22,7 +22,7 @@ from tachoscope_core.report.report import (
 )
 from tachoscope_core.report.stack_groups import StackGroup, sentence
 from tachoscope_core.report.taxonomy import BY_SLUG
-from tachoscope_core.storage.hang_bundles import HangBundle, last_hang
+from tachoscope_core.storage.hang_bundles import STOPPED, FoundHang, HangBundle, last_hang
 from tachoscope_core.storage.store import Store
 
 _CLASS = "hang"
@@ -30,6 +30,7 @@ _SOURCE = "evidence of the hang"
 _WITHOUT_STEP = "time without a step of any rank when it was noticed"
 _MOST_GROUPS = 6
 _MOST_LINES = 5
+_MOST_REFUSED = 3
 _LEAST_SECONDS = 1e-6
 _BEYOND_SECONDS = 60.0
 """A hang that lasts begins at the last step of the window; clocks of nodes differ."""
@@ -37,12 +38,15 @@ _SURE, _OPEN = 0.95, 0.5
 """Design choice: a process that alone stands elsewhere is taken for the cause; where all wait it is as likely as not."""
 
 
-def report(bundles: Sequence[HangBundle], places: Sequence[str]) -> Report:
+def report(found: FoundHang) -> Report:
     """Judge one hang of a job by what its nodes found.
 
-    Args:
-        bundles: one of each node, at least one. places: where they lie.
+    Raises:
+        TachoscopeError: none of it can be used.
     """
+    if not found.bundles:
+        raise TachoscopeError(next(iter(found.refused.values()), "nothing was collected of a hang"))
+    bundles, places = list(found.bundles.values()), list(found.bundles)
     groups = groups_of(bundles)
     since, until = min(bundle.since for bundle in bundles), max(bundle.noticed for bundle in bundles)
     seconds = max(until - since, _LEAST_SECONDS)
@@ -65,7 +69,7 @@ def report(bundles: Sequence[HangBundle], places: Sequence[str]) -> Report:
             for slug in BY_SLUG
             if slug != _CLASS
         ],
-        quality=list(_quality(bundles)),
+        quality=[*_quality(bundles), *_refused(found)],
         stacks=groups,
     )
 
@@ -78,10 +82,11 @@ def with_evidence(made: Report, store: Store) -> Report:
     if not ended_in_it and not any(finding.class_ == _CLASS for finding in made.findings):
         return made
     try:
-        bundles, _ = last_hang(store, made.job)
-    except TachoscopeError:  # the report stands without it
-        return made
-    within = [one for one in bundles if made.window.start <= one.since <= made.window.end + _BEYOND_SECONDS]
+        found = last_hang(store, made.job)
+    except TachoscopeError as error:  # the report stands without it
+        found = FoundHang(refused={made.job: str(error)})
+    made = msgspec.structs.replace(made, quality=[*made.quality, *_refused(found)])
+    within = [one for one in found.bundles.values() if made.window.start <= one.since <= made.window.end + _BEYOND_SECONDS]
     groups = groups_of(within)
     if not groups:
         return made
@@ -95,8 +100,8 @@ def with_evidence(made: Report, store: Store) -> Report:
 
 def _finding(bundles: Sequence[HangBundle], groups: Sequence[StackGroup], seconds: float) -> Finding:
     odd = odd_group(groups)
-    named = next((bundle for bundle in bundles if bundle.failed_rank >= 0), None)
-    ranks = sorted(set(odd.ranks)) if odd is not None else [named.failed_rank] if named is not None else None
+    named = sorted({bundle.failed_rank for bundle in bundles if bundle.failed_rank >= 0})
+    ranks = sorted(set(odd.ranks)) if odd is not None else named if len(named) == 1 else None
     return Finding(
         class_=_CLASS,
         severity="critical",
@@ -108,33 +113,56 @@ def _finding(bundles: Sequence[HangBundle], groups: Sequence[StackGroup], second
         runner_up=None,
         evidence=list(_evidence(bundles, groups, seconds)),
         speedup_if_fixed=None,
-        action=_action(odd),
+        action=_action(odd, groups),
         runbook="runbooks/hang.md",
         where=odd.where if odd is not None else "",
     )
 
 
 def odd_group(groups: Sequence[StackGroup]) -> StackGroup | None:
-    """Return the group that the others wait for; None: all wait, and the rule of hangs named none."""
+    """Return the group that the others wait for; None: it is not known, since all wait, or several stand alike."""
     if not groups:
         return None
-    first = groups[0]
-    stopped = any(state.startswith(("T", "t")) for state in first.states)
-    return first if stopped or first.named or not first.waits_for else None
+    first, others = groups[0], [group for group in groups[1:] if group.kind == "rank"]
+    if first.named or _is_stopped(first):
+        return first
+    if first.waits_for or not first.frames:
+        return None
+    if first.kind != "rank":
+        return first
+    is_rival = any(not group.waits_for and group.frames and len(group.ranks) <= len(first.ranks) for group in others)
+    return first if others and not is_rival else None
 
 
-def _action(odd: StackGroup | None) -> str:
+def _is_stopped(group: StackGroup) -> bool:
+    return any(state.startswith(STOPPED) for state in group.states)
+
+
+def _action(odd: StackGroup | None, groups: Sequence[StackGroup]) -> str:
     again = "end its process: its launcher starts all ranks again from the last checkpoint"
     if odd is None:
-        return f"all ranks wait for each other: compare what they are in (stacks below), look at the network; then {again}"
+        return f"{_what_is_known(groups)}; then {again}"
     states = {state[:1] for state in odd.states}
     pids = " ".join(map(str, odd.pids[:8]))
-    if states & {"T", "t"}:
+    if _is_stopped(odd):
         return f"`kill -CONT {pids}` on {', '.join(odd.hosts)}: a signal or a debugger stopped it"
     if "D" in states:
         look = f"look at the file system or driver that it waits for on {', '.join(odd.hosts)}"
         return f"{look} (dmesg, `cat /proc/{odd.pids[0]}/stack`); {again}"
     return f"see why it stands in {odd.where or 'that process'}; {again}"
+
+
+def _what_is_known(groups: Sequence[StackGroup]) -> str:
+    """Return where to look if no group is the one that the others wait for."""
+    ranks = [group for group in groups if group.kind == "rank"]
+    unread = sorted({rank for group in ranks if not group.frames for rank in group.ranks})
+    if len(unread) == sum(len(group.ranks) for group in ranks):
+        return "no Python stack could be read (why: below), so which rank the others wait for is not known: `py-spy dump --pid PID`"
+    if unread:
+        return f"no stack could be read of rank {', '.join(map(str, unread[:8]))}: look there first (`py-spy dump --pid PID`)"
+    if all(group.waits_for == "others" for group in ranks):
+        return "all ranks wait for each other: compare what they are in (stacks below), look at the network"
+    return "which rank the others wait for is not known: compare what they are in (stacks below), or dumps of the flight recorder"
 
 
 def _evidence(bundles: Sequence[HangBundle], groups: Sequence[StackGroup], seconds: float) -> Iterable[Evidence]:
@@ -180,3 +208,11 @@ def _quality(bundles: Sequence[HangBundle]) -> Iterable[QualityNote]:
         is_stack = what in {"python", "process", "threads", "ranks"} or what.startswith("rank ")
         what = f"{what.replace('_', ' ')}{of} is not available"
         yield QualityNote(what=what, severity="limited" if is_stack else "note", means=why)
+
+
+def _refused(found: FoundHang) -> Iterable[QualityNote]:
+    """Say which objects were not used: what a node found is then not known, and not nothing."""
+    refused = list(found.refused.values())
+    if refused:
+        what = f"evidence of the hang of {len(refused)} of {len(refused) + len(found.bundles)} nodes could not be used"
+        yield QualityNote(what=what, severity="limited", means="; ".join(refused[:_MOST_REFUSED]))

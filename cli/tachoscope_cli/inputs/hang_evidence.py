@@ -14,19 +14,19 @@ def hang_of_job(job: str, store_name: str | None, attempt: int | None = None) ->
     """Return the report on a job's last hang, or on that of an attempt.
 
     Raises:
-        TachoscopeError: the store has no such job, or nothing was collected.
+        TachoscopeError: the store has no such job, or nothing was collected that can be used.
     """
     store = Store(store_url(store_name))
     if job not in store.jobs():
         raise TachoscopeError(
             f"there is neither a path {job!r} nor a job of that name in store {store.url}", fix="tachoscope store ls"
         )
-    bundles, paths = hang_bundles.last_hang(store, job, attempt)
-    if not bundles:
+    found = hang_bundles.last_hang(store, job, attempt)
+    if not (found.bundles or found.refused):
         which = "" if attempt is None else f" in attempt {attempt}"
         raise TachoscopeError(
             f"nothing was collected of a hang of job {job!r}{which} in store {store.url}",
             fix="`tachoscope run` and agents collect while a job hangs (docs/guides/hangs.md); what its records say: "
             f"tachoscope analyze --job {job}",
         )
-    return hang_report.report(bundles, paths)
+    return hang_report.report(found)

@@ -7,17 +7,23 @@ What could not be had is named in `missing`, with the reason: an absent part nev
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records.records import check_job_name
+from tachoscope_core.records.base import Amount, Count, Rank, Seconds, UnixSeconds, check_job_name
 from tachoscope_core.storage.store import Store, host_folder, unpacked, written_time
 
 SCHEMA = 1
+STOPPED = ("T", "t")
+"""States of a thread that a signal or a debugger stopped."""
 MOST_BYTES = 8 << 20
 """Of one bundle, unpacked: some 500 processes."""
+MOST_TOGETHER = 65_536
+"""Processes that are read of all nodes at one hang."""
 _FEWER_THREADS = (16, 4, 1)
 _HANG = re.compile(r"(?P<attempt>\d{1,9})-(?P<since>\d{1,12})")
 
@@ -50,10 +56,10 @@ class ProcessEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
         missing: parts that could not be had, with the reason.
     """
 
-    rank: int
-    pid: int
-    kind: str = "rank"
-    step: int = 0
+    rank: Rank
+    pid: Count
+    kind: Literal["rank", "loader_worker", "child"] = "rank"
+    step: Count = 0
     phase: str = ""
     threads: list[ThreadEvidence] = []
     py_spy: str = ""
@@ -74,17 +80,17 @@ class HangBundle(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     job: str
-    attempt: int
+    attempt: Count
     node: str
-    since: float
-    noticed: float
-    complete: float = 0.0
-    step: int = 0
-    failed_rank: int = -1
+    since: UnixSeconds
+    noticed: UnixSeconds
+    complete: UnixSeconds = 0.0
+    step: Count = 0
+    failed_rank: Rank = -1
     why: str = ""
     processes: list[ProcessEvidence] = []
-    network: dict[str, dict[str, float]] = {}
-    network_seconds: float = 0.0
+    network: dict[str, dict[str, Amount]] = {}
+    network_seconds: Seconds = 0.0
     kernel_log: list[str] = []
     ras: str = ""
     dumps: dict[str, str] = {}
@@ -101,19 +107,38 @@ class StoredHang:
 
 
 def write(store: Store, bundle: HangBundle) -> str:
-    """Write what a node found; return the path of the object. Of more than `MOST_BYTES` threads are left out, which it then says.
+    """Write what a node found; return the path of the object. Of more than `MOST_BYTES` parts are left out, which it then says.
 
     Raises:
         TachoscopeError: the store does not take it.
     """
-    document = msgspec.json.encode(bundle)
-    for threads in _FEWER_THREADS:
+    document = b""
+    for form in _smaller_forms(bundle):
+        document = msgspec.json.encode(form)
         if len(document) <= MOST_BYTES:
             break
-        processes = [msgspec.structs.replace(process, threads=process.threads[:threads]) for process in bundle.processes]
-        missing = bundle.missing | {"threads": f"all but the first {threads} of each process are left out, for their size"}
-        document = msgspec.json.encode(msgspec.structs.replace(bundle, processes=processes, missing=missing))
     return store.write_hang(bundle.job, f"{_folder(bundle)}/{host_folder(bundle.node)}.json.gz", document)
+
+
+def _smaller_forms(bundle: HangBundle) -> Iterator[HangBundle]:
+    """Yield a bundle whole, and with ever more left out: what tells least first."""
+    yield bundle
+    bundle = _without(bundle, "ras", "left out, for its size", ras="")
+    yield bundle
+    for most in _FEWER_THREADS:
+        processes = [msgspec.structs.replace(process, threads=process.threads[:most], py_spy="") for process in bundle.processes]
+        why = f"all but the first {most} of each process are left out, for their size, and what py-spy printed"
+        bundle = _without(bundle, "threads", why, processes=processes)
+        yield bundle
+    ranks = [process for process in bundle.processes if process.kind == "rank"]
+    bundle = _without(bundle, "children", "left out, for their size", processes=ranks)
+    yield bundle
+    processes = [msgspec.structs.replace(process, threads=[]) for process in ranks]
+    yield _without(bundle, "threads", "left out, for their size", processes=processes)
+
+
+def _without(bundle: HangBundle, what: str, why: str, **rest: Any) -> HangBundle:
+    return msgspec.structs.replace(bundle, missing=bundle.missing | {what: why}, **rest)
 
 
 def write_dump(store: Store, bundle: HangBundle, rank: int, data: bytes) -> str:
@@ -144,50 +169,76 @@ def hangs(store: Store, job: str) -> list[StoredHang]:
             by_hang.setdefault((int(folder["attempt"]), int(folder["since"])), {})[path] = written_time(entry)
     for (attempt, since), paths in sorted(by_hang.items()):
         last = found[-1] if found else None
-        if last is not None and last.attempt == attempt and since - last.since <= SAME_SECONDS:
+        is_same = last is not None and last.attempt == attempt and since - last.since <= SAME_SECONDS
+        if last is not None and is_same and _nodes(last.paths).isdisjoint(_nodes(paths)):
             last.paths.update(paths)
         else:
             found.append(StoredHang(attempt, since, dict(paths)))
     return found[::-1]
 
 
+def _nodes(paths: Iterable[str]) -> set[str]:
+    return {path.rpartition("/")[2] for path in paths}
+
+
 SAME_SECONDS = 60
-"""Ranks that wait for each other finish their last steps within a step; clocks of nodes differ."""
+"""Ranks that wait for each other finish their last steps within a step; clocks of nodes differ. A node's next one is another."""
 
 
 def read(store: Store, path: str) -> HangBundle:
     """Read what a node found.
 
     Raises:
-        TachoscopeError: it cannot be read, is of a newer schema, or is no bundle.
+        TachoscopeError: it cannot be read, is too large, is of a newer schema, or is no bundle.
     """
     try:
-        document = unpacked(store.files.cat_file(path), MOST_BYTES)
+        packed = store.files.cat_file(path, 0, MOST_BYTES + 1)
+        document = unpacked(packed, MOST_BYTES) if len(packed) <= MOST_BYTES else None
     except Exception as error:  # each object store has its own
         raise TachoscopeError(f"could not read {path} in store {store.url}: {error}") from None
+    if document is None:
+        raise TachoscopeError(f"could not read {path} in store {store.url}: larger than {MOST_BYTES >> 20} MiB")
     return parse(document, path)
 
 
-def last_hang(store: Store, job: str, attempt: int | None = None) -> tuple[list[HangBundle], list[str]]:
-    """Return what the nodes found at a job's last hang, or at the last one of an attempt, and where it lies; nothing if nothing was
-    collected.
+@dataclass(frozen=True, slots=True)
+class FoundHang:
+    """What the nodes found at one hang, by the path of each object; of those that cannot be used the reason.
 
-    An object that cannot be read is left out if another can.
+    Both empty: nothing was collected.
+    """
+
+    bundles: dict[str, HangBundle] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def last_hang(store: Store, job: str, attempt: int | None = None) -> FoundHang:
+    """Return what the nodes found at a job's last hang, or at the last one of an attempt.
 
     Raises:
-        TachoscopeError: the store cannot be read, or none of the objects can.
+        TachoscopeError: the store cannot be read.
     """
+    found, room = FoundHang(), MOST_TOGETHER
     hang = next((one for one in hangs(store, job) if attempt in (None, one.attempt)), None)
-    found: dict[str, HangBundle] = {}
-    fault: TachoscopeError | None = None
-    for path in sorted(hang.paths) if hang is not None else ():
+    if hang is None:
+        return found
+    for path in sorted(hang.paths):
+        if room <= 0:
+            found.refused[path] = f"{path} was not read: of all nodes together {MOST_TOGETHER} processes are"
+            continue
         try:
-            found[path] = read(store, path)
+            found.bundles[path] = _read_of(store, path, job, hang.attempt)
+            room -= len(found.bundles[path].processes)
         except TachoscopeError as error:
-            fault = error
-    if not found and fault is not None:
-        raise fault
-    return list(found.values()), list(found)
+            found.refused[path] = str(error)
+    return found
+
+
+def _read_of(store: Store, path: str, job: str, attempt: int) -> HangBundle:
+    bundle = read(store, path)
+    if (bundle.job, bundle.attempt) != (job, attempt):
+        raise TachoscopeError(f"{path} is of job {bundle.job!r}, attempt {bundle.attempt}")
+    return bundle
 
 
 class _Schema(msgspec.Struct):
@@ -204,5 +255,5 @@ def parse(document: bytes, where: str) -> HangBundle:
                 fix="pip install --upgrade tachoscope",
             )
         return msgspec.json.decode(document, type=HangBundle)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TachoscopeError(f"{where} is not what was found at a hang: {error}") from None

@@ -85,8 +85,8 @@ def last_hang(url: str, job: str, at: float) -> Report | None:  # noqa: ARG001  
     Raises:
         TachoscopeError: it cannot be read.
     """
-    bundles, paths = hang_bundles.last_hang(Store(url), job)
-    return hang_report.report(bundles, paths) if bundles else None
+    found = hang_bundles.last_hang(Store(url), job)
+    return hang_report.report(found) if found.bundles or found.refused else None
 
 
 @st.cache_resource(max_entries=32, show_spinner="Going through the job's life …")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tachoscope_analyzers.hang_evidence.groups import groups_of
 from tachoscope_analyzers.hang_evidence.report import odd_group, report
+from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.stack_groups import sentence
-from tachoscope_core.storage.hang_bundles import HangBundle, ProcessEvidence, ThreadEvidence
+from tachoscope_core.storage.hang_bundles import FoundHang, HangBundle, ProcessEvidence, ThreadEvidence
 
 LIB = "/usr/lib/python3.11/site-packages"
 ALL_REDUCE = [f"{LIB}/torch/distributed/distributed_c10d.py:2810 all_reduce", f"{LIB}/torch/distributed/c10d_logger.py:81 wrapper"]
@@ -71,7 +74,7 @@ def test_where_all_wait_the_rank_that_was_named_comes_first_and_without_a_name_n
 
     assert (odd := odd_group(named)) is not None and odd.ranks == [1]
     assert odd_group(nobody) is None
-    assert report([bundle(*waiting)], ["here"]).findings[0].ranks == "all"
+    assert report(FoundHang({"here": bundle(*waiting)})).findings[0].ranks == "all"
 
 
 def test_two_ranks_that_both_wait_for_nobody_are_told_apart_by_the_rule_of_hangs() -> None:
@@ -106,10 +109,40 @@ def test_ranks_whose_stacks_are_not_known_are_not_said_to_stand_at_one_place() -
     assert sentence(found[0]) == "rank 0 stands where no Python stack could be read (S)"
 
 
+UNKNOWN = {
+    "one cannot be read, the others wait": [process(0, [*BACKWARD, *TRAIN]), process(1, [])],
+    "none can be read": [process(0, []), process(1, [])],
+    "all stand at one place, as in loss.item()": [process(rank, TRAIN) for rank in range(4)],
+    "two stand at two places": [process(0, TRAIN), process(1, SAVE)],
+    "as many stand at one place as at the other": [process(rank, TRAIN if rank % 2 else SAVE) for rank in range(4)],
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_where_the_stacks_do_not_show_which_rank_it_is_none_is_named_but_by_the_rule_of_hangs(case: str) -> None:
+    (finding,) = report(FoundHang({"here": bundle(*UNKNOWN[case])})).findings
+    (named,) = report(FoundHang({"here": bundle(*UNKNOWN[case], failed_rank=1)})).findings
+
+    assert (finding.ranks, finding.confidence) == ("all", 0.5)
+    assert "all ranks wait for each other" not in finding.action
+    assert 1 in named.ranks
+
+
+def test_an_object_that_was_refused_is_named_in_the_report_on_the_others_and_alone_is_an_error() -> None:
+    refused = {"b": "b is not what was found at a hang"}
+    made = report(FoundHang({"a": bundle(process(0, TRAIN))}, refused))
+
+    assert [(note.what, note.means) for note in made.quality] == [
+        ("evidence of the hang of 1 of 2 nodes could not be used", refused["b"])
+    ]
+    with pytest.raises(TachoscopeError, match="b is not what"):
+        report(FoundHang(refused=refused))
+
+
 def test_the_report_names_rank_and_line_says_what_to_do_and_what_could_not_be_had() -> None:
     stopped = bundle(process(0, [*BACKWARD, *TRAIN]), process(1, TRAIN, state="T", wchan="do_signal_stop"))
     lacking = ProcessEvidence(2, 7, missing={"python": "the process may not be traced by this one"})
-    made = report([stopped, bundle(lacking, node="two")], ["a", "b"])
+    made = report(FoundHang({"a": stopped, "b": bundle(lacking, node="two")}))
     (finding,) = made.findings
 
     assert (finding.class_, finding.severity, finding.ranks) == ("hang", "critical", [1])

@@ -34,7 +34,7 @@ def hanging(folder: Path, how: str) -> Iterator[None]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_for(lambda: last_hang(Store(str(folder / "store")), "stuck")[0], seconds=180, pause=0.5)
+        wait_for(lambda: list(last_hang(Store(str(folder / "store")), "stuck").bundles.values()), seconds=180, pause=0.5)
         yield
     finally:
         for process in [*psutil.Process(job.pid).children(recursive=True), job]:

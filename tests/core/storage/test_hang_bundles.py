@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.storage import hang_bundles
 from tachoscope_core.storage.hang_bundles import (
+    MOST_BYTES,
     SCHEMA,
+    FoundHang,
     HangBundle,
     ProcessEvidence,
     ThreadEvidence,
@@ -37,21 +43,59 @@ def test_what_the_nodes_found_at_one_hang_is_read_together_the_newest_hang_first
         (0, 2000, 1),
         (0, 1000, 2),
     ]
-    assert [one.attempt for one in last_hang(store, "job")[0]] == [1]
-    assert last_hang(store, "job", attempt=2) == ([], [])
+    assert [one.attempt for one in last_hang(store, "job").bundles.values()] == [1]
+    assert last_hang(store, "job", attempt=2) == FoundHang()
     assert hangs(store, "other") == []
 
 
-def test_a_damaged_object_costs_no_other_and_alone_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_what_a_node_found_again_within_a_minute_is_another_hang(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    write(store, bundle("good", 1000.0))
-    damaged = Path(write(store, bundle("bad", 1000.0)))
-    damaged.write_bytes(b"no gzip")
+    for one in (bundle("one", 1000.0), bundle("two", 1001.0), bundle("one", 1040.0), bundle("two", 1041.0)):
+        write(store, one)
 
-    assert [one.node for one in last_hang(store, "job")[0]] == ["good"]
-    Path(last_hang(store, "job")[1][0]).unlink()
-    with pytest.raises(TachoscopeError, match=r"bad\.json\.gz"):
-        last_hang(store, "job")
+    assert sorted(one.since for one in last_hang(store, "job").bundles.values()) == [1040.0, 1041.0]
+
+
+def damaged(store: Store) -> dict[str, str]:
+    """Write one sound object and those that cannot be used; return by the name of each what is to be said of it."""
+    write(store, bundle("good", 1000.0))
+    (folder,) = Path(store.url.removeprefix("file://")).glob("jobs/job/hangs/0-1000")
+    whole = (folder / "good.json.gz").read_bytes()
+    for name, content in {
+        "no-gzip": b"no gzip",
+        "cut": whole[: len(whole) // 2],
+        "bomb": gzip.compress(bytes(MOST_BYTES + 1)),
+        "large": os.urandom(MOST_BYTES + 1),
+        "deep": gzip.compress(b'{"schema":1,"x":' + b"[" * 200_000),
+        "times": gzip.compress(msgspec.json.encode(bundle("times", 1000.0)).replace(b"1000.0", b"-1e300")),
+    }.items():
+        (folder / f"{name}.json.gz").write_bytes(content)
+    write(store, msgspec.structs.replace(bundle("other-job", 1000.0), job="else"))
+    (folder.parents[2] / "else/hangs/0-1000/other-job.json.gz").rename(folder / "other-job.json.gz")
+    os.mkfifo(folder / "pipe.json.gz")
+    (folder / "link.json.gz").symlink_to(folder / "good.json.gz")
+    return {
+        "no-gzip": "not gzip",
+        "cut": "cut short",
+        "bomb": "larger than 8 MiB",
+        "large": "larger than 8 MiB",
+        "deep": "not what was found",
+        "times": "not what was found",
+        "other-job": "is of job 'else'",
+        "pipe": "not a regular file",
+        "link": "",
+    }
+
+
+def test_an_object_that_cannot_be_used_is_refused_by_its_name_and_costs_no_other(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    says = damaged(store)
+    found = last_hang(store, "job")
+
+    assert [one.node for one in found.bundles.values()] == ["good"]
+    refused = {Path(path).name.removesuffix(".json.gz"): why for path, why in found.refused.items()}
+    for name in says.keys() - {"link"} | refused.keys():
+        assert says[name] in refused[name] and f"{name}.json.gz" in refused[name]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +115,18 @@ def test_a_bundle_of_very_many_threads_loses_those_that_matter_least_and_can_be_
 
     assert {len(process.threads) for process in found.processes} == {4}
     assert "all but the first 4" in found.missing["threads"]
+
+
+def test_whatever_makes_a_bundle_large_it_is_stored_so_that_it_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hang_bundles, "MOST_BYTES", 20_000)
+    thread = ThreadEvidence(1, "python", frames=["f" * 400] * 4)
+    kinds: tuple[Literal["rank", "child"], ...] = ("rank", "child")
+    processes = [ProcessEvidence(rank, 7, kind, threads=[thread], py_spy="p" * 3000) for rank in range(64) for kind in kinds]
+    large = msgspec.structs.replace(bundle("one", 1000.0), processes=processes, ras="r" * 20_000)
+    found = read(Store(str(tmp_path)), write(Store(str(tmp_path)), large))
+
+    assert {process.rank for process in found.processes} == set(range(64))
+    assert found.missing.keys() == {"ras", "threads", "children"}
 
 
 def test_a_dump_lies_beside_the_evidence_and_is_no_hang_of_its_own(tmp_path: Path) -> None:
