@@ -187,7 +187,8 @@ class JobWatch:
             told, self._hung_at = self._hung_at, None
             return [JobEvent(text=f"the job goes on, after {last.step_at - told:.0f} s without a step")]
         usual, idle = hang_rule.usual_step_seconds(self._recent), now - last.step_at
-        limits = hang_rule.limits_of(usual, self.least_hang_seconds, self.pace, all_seen=_all_seen(running))
+        all_seen = _all_seen(running)
+        limits = hang_rule.limits_of(usual, self.least_hang_seconds, self.pace, all_seen=all_seen)
         if idle <= limits.quick - MOVEMENT_SECONDS:  # the usual case, cheaply
             return []
         ranks = [self._state_of(process, now) for process in running]
@@ -195,7 +196,7 @@ class JobWatch:
             return []
         gone = [process for process in self.processes.values() if process.over and process.attempt == newest and _failed(process)]
         self._hung_at = last.step_at
-        stuck, why = hang_rule.stuck_rank(ranks, [(process.rank, process.writer) for process in gone])
+        stuck, why = hang_rule.stuck_rank(ranks, [(process.rank, process.writer) for process in gone], all_seen=all_seen)
         fields = {"since_time": last.step_time, "step": last.step, "why": why}
         fields |= {"failed_rank": stuck[0], "failed_writer": stuck[1]} if stuck is not None else {}
         who = f"rank {stuck[0]} hangs: {why}" if stuck is not None else f"it cannot be determined which rank hangs: {why}"

@@ -220,12 +220,23 @@ def all_idle(phases: Collection[str]) -> bool:
     return bool(phases) and all(phase and phase in IDLE_PHASES for phase in phases)
 
 
-def stuck_rank(ranks: Sequence[RankState], gone: Sequence[tuple[int, str]] = ()) -> tuple[tuple[int, str] | None, str]:
+def stuck_rank(
+    ranks: Sequence[RankState], gone: Sequence[tuple[int, str]] = (), *, all_seen: bool = True
+) -> tuple[tuple[int, str] | None, str]:
     """Return rank and writer of the process that the others wait for, None if it cannot be determined, and why.
 
     Args:
-        gone: rank and writer of processes of the attempt that died.
+        gone: rank and writer of processes of the attempt that died. all_seen: these are all ranks of the job; else one that waits
+            may wait for one that is not seen.
     """
+    named, why = _stuck_of(ranks, gone)
+    waits = any(_named(rank) == named and rank.phase in WAITING_PHASES and not (rank.stopped or rank.silent) for rank in ranks)
+    if named is not None and waits and not all_seen:
+        return None, f"rank {named[0]} waits for others, and not all ranks of the job are on this host"
+    return named, why
+
+
+def _stuck_of(ranks: Sequence[RankState], gone: Sequence[tuple[int, str]]) -> tuple[tuple[int, str] | None, str]:
     for rank in ranks:
         if rank.stopped:
             return _named(rank), "its process is stopped by a signal"

@@ -71,6 +71,15 @@ def test_a_job_hangs_once_it_is_beyond_the_limit_and_not_before(case: str) -> No
     assert why
 
 
+def test_a_rank_that_waits_is_not_named_where_others_are_not_seen() -> None:
+    alone, behind = ranks("backward"), ranks("collective", "collective", steps={1: 4})
+    for seen in (alone, behind):
+        assert stuck_rank(seen)[0] is not None
+        assert stuck_rank(seen, all_seen=False)[0] is None
+    assert stuck_rank(ranks("backward", "forward"), all_seen=False)[0] == (1, "writer-1")
+    assert stuck_rank(ranks("backward", stopped=(0,)), all_seen=False)[0] == (0, "writer-0")
+
+
 @pytest.mark.parametrize("case", PAUSES)
 def test_what_may_take_its_time_is_not_a_hang(case: str) -> None:
     assert not is_hang(PAUSES[case], PATIENCE * LEAST_SECONDS, limits_of(1.0, LEAST_SECONDS))
