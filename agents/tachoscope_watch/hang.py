@@ -29,20 +29,20 @@ def hang_of(job: LiveJob) -> Hang | None:
     running = [rank for rank in job.ranks if not rank.status.ended]
     last = max((rank.status.step_time for rank in running), default=0.0)
     usual = [rank.status.usual_step_seconds for rank in running if rank.status.usual_step_seconds > 0.0]
-    if not last or not usual or all(rank.silent for rank in running):
+    told = job.hang if job.hang is not None and last <= job.hang.since + _CLOCK_SECONDS else None
+    if not last or not usual or (told is None and all(rank.silent for rank in running)):
         return None  # it ended, or its agents are down
     ranks = [
         RankState(rank.status.rank, rank.status.writer, rank.status.step, rank.status.phase, silent=rank.silent) for rank in running
     ]
     usual_step, least, seconds = hang_rule.usual_step_seconds(usual), hang_rule.least_seconds(), job.time - last
     limits = hang_rule.limits_of(usual_step, max(least, job.hang_limit_seconds))
-    told = job.hang if job.hang is not None and last <= job.hang.since + _CLOCK_SECONDS else None
     if told is None and not hang_rule.is_hang(ranks, seconds, limits):
         return None
     gone = [(rank.status.rank, rank.status.writer) for rank in job.ranks if rank.status.ended in {"failed", "killed"}]
     stuck, why = hang_rule.stuck_rank(ranks, gone)
     waiting = sum(not rank.silent and rank.phase in WAITING_PHASES for rank in ranks)
-    limit = limits.full if seconds > limits.full else hang_rule.QUICK_SECONDS
+    limit = limits.full if seconds > limits.full else hang_rule.least_quick_seconds(usual_step, least)
     if told is not None and told.failed_rank >= 0:  # who sees the processes knows more than their records tell
         return Hang(seconds, limit, told.failed_rank, told.why, waiting)
     return Hang(seconds, limit, None if stuck is None else stuck[0], why, waiting)

@@ -38,7 +38,7 @@ class LiveJob(msgspec.Struct, frozen=True):
         state_seconds: by ledger state, of all ranks and attempts together. events: number of records that are not measurements.
         rows: of the last two minutes.
         hang_limit_seconds: the longest that a node allows it to be without a step; 0.0: not known.
-        hang: that a node which has all its ranks says it is in; None: no such node says so.
+        hang: that a node which has all its ranks says it is in; None: no such node says so, or it wrote nothing for long.
     """
 
     job: str
@@ -96,13 +96,16 @@ def _joined(job: str, parts: list[Part], now: float, state_seconds: dict[str, fl
         events,
         [rows for _, part in parts for rows in part.rows],
         max(part.hang_limit_seconds for _, part in parts),
-        next((part.hang for _, part in parts if part.hang is not None and part.hang.all_seen), None),
+        next((part.hang for node, part in parts if part.hang is not None and part.hang.all_seen and not _is_gone(node, now)), None),
     )
 
 
 def _is_silent(node: NodeStatus, rank: RankStatus, now: float) -> bool:
-    gone = now - node.time > LATE_OBJECTS * node.every_seconds + SILENT_SECONDS
-    return gone or node.time - rank.record_time > SILENT_SECONDS
+    return _is_gone(node, now) or node.time - rank.record_time > SILENT_SECONDS
+
+
+def _is_gone(node: NodeStatus, now: float) -> bool:
+    return now - node.time > LATE_OBJECTS * node.every_seconds + SILENT_SECONDS
 
 
 class NodeReader:

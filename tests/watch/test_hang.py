@@ -1,13 +1,15 @@
 """A hang is told while it lasts, over all hosts, with the rank that the others wait for; a long pause with a reason is none."""
 
+import gzip
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tachoscope_core.storage.node_status import HangStatus
+from tachoscope_core.storage.node_status import HangStatus, NodeStatus
 from tachoscope_watch.hang import Hang, finding, hang_of
-from tachoscope_watch.live_jobs import NodeReader
+from tachoscope_watch.ledgers import JobLedgers
+from tachoscope_watch.live_jobs import NodeReader, live_jobs
 from watched_jobs import PlantedJob, standing, well
 
 WAITING = dict.fromkeys(range(4), "backward")
@@ -92,6 +94,21 @@ def test_the_word_of_a_node_that_sees_all_ranks_counts_before_the_limit_and_only
     found = told(last)
     assert found is not None and (found.rank, found.why) == (2, "it stands still")
     assert told(last - 10.0) is None
+
+
+def test_a_node_that_writes_is_believed_also_where_all_ranks_are_silent_and_one_that_does_not_is_not(tmp_path: Path) -> None:
+    job = standing(tmp_path, "job", phases=WAITING, silent=(0, 1, 2, 3))
+    nodes = [msgspec.json.decode(gzip.decompress(path.read_bytes()), type=NodeStatus) for path in tmp_path.glob("nodes/*.json.gz")]
+    parts = [part for node in nodes for part in node.jobs]
+    since = max(rank.step_time for part in parts for rank in part.ranks)
+    word = HangStatus(since, 0, "its process is stopped by a signal", all_seen=True)
+    said = [msgspec.structs.replace(node, jobs=[msgspec.structs.replace(part, hang=word) for part in node.jobs]) for node in nodes]
+
+    def found(now: float) -> Hang | None:
+        return hang_of(live_jobs(said, now, JobLedgers(job.store, print))["job"])
+
+    assert (hang := found(job.now)) is not None and hang.rank == 0
+    assert found(job.now + 60.0) is None
 
 
 def test_a_job_that_paused_twice_may_pause_again(tmp_path: Path) -> None:

@@ -176,8 +176,13 @@ def limits_of(usual_step: float, least: float, pace: Pace | None = None, *, all_
     full = limit_seconds(usual_step, least, pace)
     quick = full
     if pace is not None and all_seen and pace.is_known:
-        quick = min(full, max(min(QUICK_SECONDS, least), USUAL_STEPS * usual_step, PAUSE_TIMES * pace.pause(0)))
+        quick = min(full, max(least_quick_seconds(usual_step, least), PAUSE_TIMES * pace.pause(0)))
     return HangLimits(quick, full, PATIENCE * least)
+
+
+def least_quick_seconds(usual_step: float, least: float) -> float:
+    """Return the least limit where nothing moves, of a job whose pauses are not known here."""
+    return max(min(QUICK_SECONDS, least), USUAL_STEPS * usual_step)
 
 
 def is_hang(ranks: Collection[RankState], without_step_seconds: float, limits: HangLimits) -> bool:
