@@ -62,11 +62,10 @@ class Movement:
 
 def _look(pid: int, now: float) -> _Look | None:
     tree = _tree(pid)
-    busy = [_busy_seconds(one) for one in tree]
-    moved = _bytes_moved(pid)
-    if busy[0] is None or moved is None:
+    busy, moved = [_busy_seconds(one) for one in tree], [_bytes_moved(one) for one in tree]
+    if busy[0] is None or moved[0] is None:
         return None
-    return _Look(now, sum(seconds or 0.0 for seconds in busy), moved, frozenset(tree))
+    return _Look(now, sum(seconds or 0.0 for seconds in busy), sum(size or 0.0 for size in moved), frozenset(tree))
 
 
 def _busy_seconds(pid: int) -> float | None:

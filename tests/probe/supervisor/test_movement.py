@@ -18,10 +18,12 @@ STILL = {
     "sleeps": "import time; time.sleep(600)",
     "waits for a lock": "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
 }
+READS = "import time\nwhile True: open('/dev/zero', 'rb').read(1 << 22); time.sleep(0.05)"
 MOVES = {
     "computes": "while True: pass",
     "has another process compute": "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])",
-    "reads": "import time\nwhile True: open('/dev/zero', 'rb').read(1 << 22); time.sleep(0.05)",
+    "reads": READS,
+    "has another process read": f"import subprocess, sys; subprocess.run([sys.executable, '-c', {READS!r}])",
     "waits for a socket": "import socket; one, other = socket.socketpair(); one.recv(1)",
 }
 
