@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FAULTS = {
     "input_workers": "a training waits for its data: a ticket of the objective on input",
     "hang": "the process of a training is stopped: a page",
+    "unscraped_hang": "a training is stopped, and Prometheus does not scrape its node's agent: the watch pages",
     "straggler": "one of two ranks of a training computes for longer: a ticket, by the watch",
     "failed_checkpoint": "no checkpoint of a training can be written any more: a page",
     "queue_saturation": "an inference server refuses requests: a page of the objective on availability",

@@ -41,7 +41,7 @@ class DrillPhases:
         alert: that has to fire. source: the objective or event that it is of. history: seconds without a fault before it.
         seen: the most seconds that it takes until the metric says what happens.
         holds: of an event, the seconds, not scaled, after which its expression sees the fault; lasts: for which it goes on to.
-        labels: of the alert, by which it is known among others of its name.
+        labels: of the alert, by which it is known among others of its name. up: the job of Prometheus's that has to be up before.
         timing: of the rules. telling: of Alertmanager.
         say: is told what is waited for. logs: of the processes, by name.
         walk: makes a walk through the runbook of the alert that came; None: it is not walked through.
@@ -55,6 +55,7 @@ class DrillPhases:
     holds: float
     lasts: float
     labels: Mapping[str, str]
+    up: str
     timing: Timing
     telling: Timing
     policy: Policy
@@ -122,7 +123,7 @@ def _well(course: DrillPhases) -> bool | None:
     """Return whether there was no fault for long enough; None: not yet."""
     window, needed = duration(course.history), 0.9 * course.history
     if isinstance(course.source, EventAlert):
-        up = f'up{{job="{AGENT_JOB}"}}'
+        up = f'up{{job="{course.up}"}}'
         query = f"count_over_time({up}[{window}]) * {course.timing.scrape:g} >= {needed:g} and min_over_time({up}[{window}]) == 1"
     else:
         slo = course.source

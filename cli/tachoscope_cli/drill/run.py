@@ -44,7 +44,8 @@ class Drill:
             to see one that has ended; None: as many.
         labels: of the alert, by which it is known among others of its name.
         numbers: of an event's expression, those that are seconds and to be scaled, as its windows are.
-        watched: whether a `tachoscope watch` runs, too. runbook: what the alert's runbook says of the fault.
+        watched: whether a `tachoscope watch` runs, too. scraped: whether Prometheus reads the agent's metrics.
+        runbook: what the alert's runbook says of the fault.
     """
 
     fault: str
@@ -58,6 +59,7 @@ class Drill:
     labels: Mapping[str, str] = field(default_factory=dict)
     numbers: Sequence[int] = ()
     watched: bool = False
+    scraped: bool = True
     runbook: Expected = field(default_factory=Expected)
 
     @property
@@ -90,6 +92,21 @@ DRILLS = {
         seen=HANG_SECONDS + 2.0,  # who watches looks once a second, and the agent reads what it says
         holds=300.0,  # no step within 5 minutes
         runbook=drill_runbooks.COLLECTIVE_HANG,
+    ),
+    "unscraped_hang": Drill(
+        fault="the process of a training is stopped on a node whose agent Prometheus does not scrape",
+        alert="JobHung",
+        workload=drill_workloads.hanging,
+        scale=1 / 100,
+        history=10.0,
+        seen=HANG_SECONDS
+        + 12.0,  # the agent looks and ships once a second, and a look of the watch takes seconds on a slow machine
+        holds=300.0,  # found at two looks 5 minutes apart
+        lasts=0.0,  # the next look finds none
+        labels={"training_job": "drill"},
+        watched=True,
+        scraped=False,
+        runbook=drill_runbooks.JOB_HUNG,
     ),
     "straggler": Drill(
         fault="rank 1 of a training computes for half a second more in each step",
@@ -210,7 +227,7 @@ def run_drill(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: b
         configuration = alertmanager.configuration(specs.policy, specs.slos, webhook=receiver.url, timing=drill.alertmanager_timing)
         alertmanager_url = stack.enter_context(drill_servers.alertmanager(folder, configuration))
         watcher = stack.enter_context(agent(folder))
-        scraped = {AGENT_JOB: watcher.target}
+        scraped = {AGENT_JOB: watcher.target} if drill.scraped else {}
         if drill.watched:
             scraped[WATCH_JOB] = stack.enter_context(watch(watcher))
         prometheus_url = stack.enter_context(
@@ -234,6 +251,7 @@ def run_drill(drill: Drill, folder: Path, say: Callable[[str], None], *, walk: b
             holds=drill.holds,
             lasts=drill.holds if drill.lasts is None else drill.lasts,
             labels=drill.labels,
+            up=AGENT_JOB if drill.scraped else WATCH_JOB,
             timing=timing,
             telling=drill.alertmanager_timing,
             policy=specs.policy,

@@ -19,6 +19,16 @@ COLLECTIVE_HANG = Expected(
     ends="kill -CONT",
     last=("tachoscope verify", "kill -TERM", "ps -o pid,stat,cmd", "kill -9"),
 )
+JOB_HUNG = Expected(
+    shows=frozenset({1}),
+    either=dict.fromkeys((2, 3, 4), "the agent is not scraped in this drill"),
+    answers={
+        **COLLECTIVE_HANG.answers,
+        "tachoscope hang": r"(?s)A rank is stuck, rank (?P<rank>\d+)\..*?process (?P<pid>\d+) on (?P<host>\S+): T",
+    },
+    ends=COLLECTIVE_HANG.ends,
+    last=COLLECTIVE_HANG.last,
+)
 INPUT_WAIT = Expected(
     shows=frozenset({1, 2, 3, 4, 5}),
     either={6: _MACHINE, 7: _MACHINE, 8: _MACHINE},
