@@ -9,6 +9,7 @@ nothing.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -19,21 +20,21 @@ from tachoscope.spool.outbox import Outbox
 from tachoscope.timing.phases import BACKWARD
 from tachoscope_core.records import records
 
-MOST_RECORDS = 2_000
-"""Of a process: one that compiles without end must not fill its spool."""
+MOST_AT_ONCE, RECORDS_PER_SECOND = 2_000, 0.1
+"""So many records one after the other, then so many on average: a process that compiles without end must not fill its spool."""
 _UTILS = "torch._dynamo.utils"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenCompilation:
-    """A compilation that goes on; `segment`: what the device was at. `began`: monotonic nanoseconds, 0 on the training thread."""
+    """A compilation that goes on. `thread`: the training thread, which compiles; 0: another. `segment`: what the device was at."""
 
-    segment: str
-    began: int
+    thread: int
+    segment: str = ""
 
 
 class Compilations:
-    """The compilations of one process.
+    """The compilations of one process since it is watched.
 
     Args:
         machine: the step machine, which gets their time. timed: torch tells when it compiles.
@@ -44,10 +45,16 @@ class Compilations:
         self._outbox = outbox
         self._machine = machine
         self._metrics: DynamoMetrics | None = None
-        self._count = self._written = 0
+        self._count = 0
+        self._allowance, self._allowed_at = float(MOST_AT_ONCE), time.monotonic()
         self._unreadable = False
         self._elsewhere = 0
+        self._elsewhere_since = 0
+        self._elsewhere_segment = ""
+        self._counting = threading.Lock()
+        self._writing = threading.Lock()
         self._breaks: dict[str, str] = {}
+        self._read()  # what came before belongs to nobody, in a forked child to its parent
 
     # --- where torch compiles ----------------------------------------------------------------------------------------------
 
@@ -58,40 +65,76 @@ class Compilations:
             watched: it is the training thread.
         """
         if watched:
-            return OpenCompilation(self._machine.compile_begin(), 0)
+            return OpenCompilation(threading.get_ident(), self._machine.compile_begin())
         if self._machine.timeline.phase != BACKWARD:
             return None
-        self._elsewhere += 1
-        return OpenCompilation(self._machine.compile_begin(elsewhere=True), time.monotonic_ns())
+        with self._counting:  # there is a thread of autograd for each device
+            if not self._elsewhere:
+                self._elsewhere_segment = self._machine.compile_begin(elsewhere=True)
+                self._elsewhere_since = time.monotonic_ns()
+            self._elsewhere += 1
+        return OpenCompilation(0)
 
     def end(self, opened: OpenCompilation) -> None:
         """The compilation is over."""
-        if opened.began:
+        if opened.thread:
+            if opened.thread == self._machine.thread_ident:  # else another thread is watched by now, and this one's phases are gone
+                self._machine.compile_end(opened.segment)
+            return
+        with self._counting:
             self._elsewhere -= 1
-            self._machine.compile_end(opened.segment, time.monotonic_ns() - opened.began)
-        else:
-            self._machine.compile_end(opened.segment)
+            if self._elsewhere:
+                return
+            timeline = self._machine.timeline
+            # What the training thread did itself meanwhile is accounted already.
+            waited = time.monotonic_ns() - max(self._elsewhere_since, timeline.last)
+            if waited > 0 and timeline.phase == BACKWARD:
+                self._machine.compile_end(self._elsewhere_segment, waited)
 
     # --- the sampler's thread ----------------------------------------------------------------------------------------------
 
     @property
     def elsewhere(self) -> bool:
         """Whether the training thread waits for another one that compiles."""
-        return self._elsewhere > 0
+        return self._elsewhere > 0 and self._machine.timeline.phase == BACKWARD
 
     @property
     def count(self) -> int | None:
-        """Compilations so far; None: torch is not there, or this version of it cannot be watched."""
+        """Compilations so far; None: torch is not there, this version of it cannot be watched, or some were missed."""
         if "torch" not in sys.modules:
             return None
         used = _UTILS in sys.modules
-        return self._count if not used or (self.timed and self._kept is not None) else None
+        known = self.timed and self._kept is not None and not self._kept.missed
+        return self._count if not used or known else None
 
     def write_new(self) -> None:
-        """Write a record of each compilation that ended since the last call. More than `MOST_RECORDS` are only counted."""
+        """Write a record of each compilation that ended since the last call. What the allowance does not cover is only counted."""
+        if not self._writing.acquire(blocking=False):  # at the end, beside a sampler that did not stop in time
+            return
+        try:
+            self._write(self._read())
+        finally:
+            self._writing.release()
+
+    def _write(self, found: list[Compilation]) -> None:
+        if not found:
+            return
+        self._count += len(found)
+        now = time.monotonic()
+        self._allowance = min(self._allowance + (now - self._allowed_at) * RECORDS_PER_SECOND, MOST_AT_ONCE)
+        self._allowed_at = now
+        rows = [_fields(one) for one in found[: int(self._allowance)]]
+        if rows:
+            self._allowance -= len(rows)
+            rows[-1][1]["graph_breaks"], self._breaks = self._breaks, {}
+            offset = time.time_ns() - time.monotonic_ns()
+            self._outbox.write_all([(records.CompilationDone, max(end - offset, 0), fields) for end, fields in rows])
+
+    def _read(self) -> list[Compilation]:
+        """Return the compilations since the last call, and keep the graph breaks for the next record."""
         metrics = self._kept
         if metrics is None:
-            return
+            return []
         try:
             found = metrics.new_compilations()
             if len(self._breaks) < MOST_BREAKS_A_RECORD:  # others wait for the next record
@@ -99,14 +142,8 @@ class Compilations:
         except Exception as error:  # a version of torch that keeps something else under these names
             self._unreadable = True
             guard.print_line(f"why code is compiled again is not recorded: {type(error).__name__}: {error}")
-            return
-        self._count += len(found)
-        rows = [_fields(one) for one in found[: max(MOST_RECORDS - self._written, 0)]]
-        if rows:
-            self._written += len(rows)
-            rows[-1][1]["graph_breaks"], self._breaks = self._breaks, {}
-            offset = time.time_ns() - time.monotonic_ns()
-            self._outbox.write_all([(records.CompilationDone, max(end - offset, 0), fields) for end, fields in rows])
+            return []
+        return found
 
     @property
     def _kept(self) -> DynamoMetrics | None:

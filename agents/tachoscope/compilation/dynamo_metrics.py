@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tachoscope.sampling.stacks import is_users_file
+from tachoscope_core.records.records import DYNAMO_RESET
 
 MOST_CODES = 4_096
 MOST_BREAKS = 1_000
@@ -42,12 +43,18 @@ class DynamoMetrics:
 
     Args:
         utils: the module `torch._dynamo.utils`.
+
+    Attributes:
+        missed: torch dropped what was read last: there may have been compilations between that and what it kept.
     """
 
     def __init__(self, utils: Any) -> None:
         self._utils = utils
         self._last: Any = None
+        self.missed = False
         self._codes: dict[str, tuple[str, bool]] = {}
+        self._places: set[str] = set()
+        self._forgotten: set[str] = set()
         self._breaks_read = 0
         self._breaks: set[str] = set()
 
@@ -60,6 +67,7 @@ class DynamoMetrics:
         """Return the compilations that ended since the last call, without what is tuned when code first runs."""
         rows = list(getattr(self._utils, "_compilation_metrics", ()))
         new = _after(rows, self._last)
+        self.missed = self.missed or (self._last is not None and len(new) == len(rows))
         if new:
             self._last = new[-1]
         return [self._compilation(row) for row in new if not getattr(row, "is_runtime", False)]
@@ -84,9 +92,13 @@ class DynamoMetrics:
         reason = _first_line(getattr(row, "recompile_reason", None))
         place = _code_place(row)
         recompiled = bool(reason) or bool(getattr(row, "cache_size", None))
+        if place and compile_id.endswith("/0") and not recompiled and self._was_forgotten(code, place):
+            reason, recompiled = DYNAMO_RESET, True
         if place and compile_id and len(self._codes) < MOST_CODES:
             self._codes[compile_id] = place, recompiled
-            self._codes.setdefault(code, (place, False))
+            self._codes[code] = place, False
+        if place and len(self._places) + len(self._forgotten) < MOST_CODES:
+            self._places.add(place)
         known = self._codes.get(compile_id) or self._codes.get(code) or ("", False)
         seconds, end = _times(row, backward=backward)
         return Compilation(
@@ -100,6 +112,17 @@ class DynamoMetrics:
             failure=str(getattr(row, "fail_type", None) or "")[:256],
             backward=backward,
         )
+
+    def _was_forgotten(self, code: str, place: str) -> bool:
+        """Return whether torch compiled the code before it began to number codes anew, which it does in `torch._dynamo.reset`.
+
+        Args:
+            code: its number, in its first compilation.
+        """
+        if code in self._codes:
+            self._codes.clear()
+            self._forgotten, self._places = self._forgotten | self._places, set()
+        return place in self._forgotten
 
 
 def _after(rows: Sequence[Any], last: Any) -> Sequence[Any]:

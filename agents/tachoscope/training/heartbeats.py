@@ -71,8 +71,9 @@ class Heartbeats:
             records.GRADIENT_STEPS: self._machine.gradient_steps.counted,
         }
         signals = {name: float(count) for name, count in counts.items() if count}
-        if self._compilations.count is not None:  # of these 0 says that nothing was compiled
-            signals[records.COMPILATIONS] = float(self._compilations.count)
+        compilations = self._compilations.count
+        if compilations is not None:  # of these 0 says that nothing was compiled
+            signals[records.COMPILATIONS] = float(compilations)
         worker = next(iter(self.loader_workers()), None)
         if worker is not None and (size := private_bytes(worker)) is not None:
             signals["worker_bytes"] = size

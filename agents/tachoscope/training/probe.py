@@ -152,9 +152,10 @@ class Probe:
         return True
 
     def end_phase(self) -> None:
-        """End the phase that `begin_phase` began. Never raises."""
+        """End the phase that `begin_phase` began, unless another thread is watched since. Never raises."""
         try:
-            self.timeline.leave()
+            if threading.get_ident() == self.thread_ident:
+                self.timeline.leave()
         except Exception as error:
             self.stop_after_fault(error)
 

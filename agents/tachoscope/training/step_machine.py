@@ -133,6 +133,8 @@ class StepMachine:
     def restart(self, read_delay: Callable[[], int] | None) -> None:
         """Restart the step in the calling thread; `read_delay` returns the nanoseconds that the thread waited for a core."""
         self.detail.restart(read_delay)
+        self.timeline.unwind(0)  # phases of the thread that was watched before, which no longer ends them
+        self._open_optimizers.clear()
         self.timeline.reads_cpu = True
         self.timeline.restart()
 

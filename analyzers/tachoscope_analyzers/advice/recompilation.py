@@ -87,13 +87,15 @@ def _with_last_run(
         yield before[begin][0] + added, begin
 
 
-def advice(varying: VaryingSize | None, limit: str) -> str:
-    """Return what to do; empty where neither a size varies nor a limit was hit.
+def advice(varying: VaryingSize | None, limit: str, *, forgotten: bool = False) -> str:
+    """Return what to do; empty where nothing below is known.
 
     Args:
-        limit: that was hit, with its value, such as `recompile_limit (8)`; empty: none.
+        limit: that was hit, with its value, such as `recompile_limit (8)`; empty: none. forgotten: torch was reset.
     """
     parts = []
+    if forgotten:
+        parts.append("call torch._dynamo.reset (torch.compiler.reset) no more than once, before the training")
     if varying is not None:
         mark = f"torch._dynamo.mark_dynamic({varying.tensor}, {varying.dimension})"
         parts.append(f"let the size vary: {mark} before the call, with torch.compile(dynamic=None), or dynamic=True")

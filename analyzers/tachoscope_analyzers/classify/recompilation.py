@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,10 +18,11 @@ from tachoscope_analyzers.findings.blamed_ranks import Ranks, culprits
 from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import SEEN_AT, Candidate
 from tachoscope_analyzers.ledger.losses import Losses
+from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.records.steps import Steps
 from tachoscope_analyzers.stats.arrays import Matrix
-from tachoscope_core.records.records import COMPILATIONS, CompilationDone
+from tachoscope_core.records.records import COMPILATIONS, DYNAMO_RESET, CompilationDone
 from tachoscope_core.report.report import Evidence
 
 _SOURCE = "compilation records"
@@ -39,8 +40,10 @@ class RecompilationVerdict:
 def classify(job: JobRecords, steps: Steps, losses: Losses) -> RecompilationVerdict:
     """Return what the step loses to compiling code again; a limit that was hit counts whatever it cost until then."""
     rows = [row for row in job.compilations if row.attempt == steps.attempt and row.writer in steps.writers]
-    measured = all(beats.has(COMPILATIONS).any() for beats in job.beats_of(steps.writers))
-    again = _again_ratio(rows, steps)
+    counts = [_last_count(beats) for beats in job.beats_of(steps.writers)]
+    written = Counter(row.writer for row in rows)
+    unwritten = [max((count or 0) - written[writer], 0) for writer, count in zip(steps.writers, counts, strict=True)]
+    again = _again_ratio(rows, steps, unwritten)
     compiling = losses.common["compile"] + losses.excess["compile"].sum(axis=1)
     of_ranks = np.divide(
         (steps.own["compile"] * again).sum(axis=1),
@@ -50,13 +53,26 @@ def classify(job: JobRecords, steps: Steps, losses: Losses) -> RecompilationVerd
     )
     lost = compiling * of_ranks
     limits = [row for row in rows if row.limit]
+    known = None not in counts
     if not lost.any() and not limits:
-        return RecompilationVerdict([], measured=measured)
-    return RecompilationVerdict([_candidate(rows, lost, steps, again, losses.mean_step)], measured=measured)
+        return RecompilationVerdict([], measured=known)
+    found = _candidate(rows, lost, steps, again, losses.mean_step)
+    if any(unwritten):
+        what = "compilations without a record, taken to be like the others"
+        found = replace(found, evidence=[*found.evidence, measured(what, sum(unwritten), "compilations", "heartbeats")])
+    return RecompilationVerdict([found], measured=known)
 
 
-def _again_ratio(rows: Sequence[CompilationDone], steps: Steps) -> Matrix:
-    """Return which part of the compiling in each step was of code that had been compiled before, shape (K, R)."""
+def _last_count(beats: Heartbeats) -> int | None:
+    """Return how many compilations a process counted; None: it does not know, or no longer does."""
+    return int(beats.signal(COMPILATIONS)[-1]) if beats.has(COMPILATIONS)[-1:].any() else None
+
+
+def _again_ratio(rows: Sequence[CompilationDone], steps: Steps, unwritten: Sequence[int]) -> Matrix:
+    """Return which part of the compiling in each step was of code that had been compiled before, shape (K, R).
+
+    Steps without a record are taken to be like those with one, where a process has compilations that it did not write.
+    """
     again, every = np.zeros_like(steps.wall), np.zeros_like(steps.wall)
     columns = {writer: column for column, writer in enumerate(steps.writers)}
     for row in rows:
@@ -65,7 +81,11 @@ def _again_ratio(rows: Sequence[CompilationDone], steps: Steps) -> Matrix:
         if step < len(steps.numbers) and end >= steps.begins[step, column]:
             every[step, column] += row.seconds
             again[step, column] += row.seconds * row.recompiled
-    return np.divide(again, every, out=np.zeros_like(every), where=every > 0)
+    ratio = np.divide(again, every, out=np.zeros_like(every), where=every > 0)
+    for column in np.flatnonzero(unwritten).tolist():
+        if every[:, column].any():
+            ratio[every[:, column] == 0, column] = again[:, column].sum() / every[:, column].sum()
+    return ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +113,7 @@ def _candidate(rows: Sequence[CompilationDone], lost: Matrix, steps: Steps, agai
         lost,
         who,
         [*_evidence(own, code, rank), *_limits(limited), *_graph_breaks(own)],
-        action=advice(code.varying, limit),
+        action=advice(code.varying, limit, forgotten=code.guard == DYNAMO_RESET),
         level="warning" if limits and small else None,
         cause="limit" if limits else "",
     )
@@ -133,8 +153,9 @@ def _evidence(own: Sequence[CompilationDone], code: _Code, rank: int) -> list[Ev
     again = sum(row.seconds for row in own if row.recompiled)
     first = sum(row.seconds for row in own if not row.recompiled)
     times = sum(row.recompiled and not (row.backward or row.limit) for row in own)
+    place = measured(f"{SEEN_AT}{code.place}", code.seconds / again if again else 1.0, "ratio", f"{source}: of compiling again")
     rows = [
-        measured(f"{SEEN_AT}{code.place}", code.seconds / again if again else 1.0, "ratio", f"{source}: of compiling again"),
+        *([place] if code.place else []),
         measured("compilations of code that was compiled before", times, "compilations", source),
         measured("they took", again, "seconds", source),
         measured("first compilations, which are expected, took", first, "seconds", source),
@@ -144,6 +165,8 @@ def _evidence(own: Sequence[CompilationDone], code: _Code, rank: int) -> list[Ev
         seen = ", ".join(map(str, varying.sizes[:5])) + (f", ... {varying.sizes[-1]}" if len(varying.sizes) > 5 else "")
         what = f"guard that failed: size of {varying.tensor} at dimension {varying.dimension}; sizes seen: {seen}"
         rows.append(measured(what, len(varying.sizes), "sizes", source))
+    elif code.guard == DYNAMO_RESET:
+        rows.append(measured(f"{DYNAMO_RESET} made torch forget what it had compiled", code.times, "compilations", source))
     elif code.guard:
         rows.append(measured(f"guard that failed: {code.guard}", code.times, "compilations", source))
     elif times:

@@ -64,6 +64,7 @@ from tachoscope_core.records.services import (
 )
 from tachoscope_core.records.training import (
     COMPILATIONS,
+    DYNAMO_RESET,
     GRADIENT_STEPS,
     OTHER_THREADS,
     CollectiveDone,
@@ -82,6 +83,7 @@ from tachoscope_core.records.training import (
 __all__ = [
     "COMPILATIONS",
     "COMPUTING_PHASES",
+    "DYNAMO_RESET",
     "GRADIENT_STEPS",
     "INTERRUPTED",
     "KINDS",

@@ -106,7 +106,9 @@ GRADIENT_STEPS = "steps_without_optimizer"
 
 
 COMPILATIONS = "compilations"
-"""Signal of a heartbeat: compilations by torch.compile so far; absent: torch is not there, or cannot be watched."""
+"""Signal of a heartbeat: compilations by torch.compile so far; absent: not known, as without torch."""
+DYNAMO_RESET = "torch._dynamo.reset"
+"""The reason of a compilation of code that torch had compiled and was made to forget."""
 
 
 class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -202,7 +204,7 @@ class CompilationDone(Record, frozen=True, kw_only=True, tag="CompilationDone"):
         place: `file:line function` of the code; empty: not known. compile_id: torch's own, such as `0/1`: code 0, the second time.
         seconds: what it took, by torch. Forward and backward that are compiled apart have a record each.
         recompiled: the code had been compiled before, for other inputs. reason: of that, the first guard that failed, in torch's
-            words; empty: this version of torch does not tell.
+            words, or `DYNAMO_RESET`; empty: this version of torch does not tell.
         limit: the limit that was hit, such as `recompile_limit (8)`: from now on torch runs the code as it is for all inputs for
             which nothing is compiled. failure: the type of the exception that ended it; empty: it was compiled.
         backward: of the gradients only, compiled when they were first computed.

@@ -103,6 +103,32 @@ def test_records_of_a_probe_that_does_not_watch_compilations_leave_the_class_unm
     assert "recompilation" in {row.class_ for row in found.not_measured}
 
 
+def test_a_process_that_no_longer_knows_what_was_compiled_leaves_the_class_unmeasured(tmp_path: Path) -> None:
+    beats = [beat(0, signals={records.COMPILATIONS: 0.0}), beat(0, 10_001)]
+    found = analyze(planted(tmp_path, {"forward": np.zeros((STEPS, 1))}, beats))
+
+    assert "recompilation" in {row.class_ for row in found.not_measured}
+
+
+def test_compilations_that_were_counted_and_not_written_are_taken_to_be_like_the_others(tmp_path: Path) -> None:
+    whole = report(tmp_path, 0.1, 5, recompiled=True)
+    compiling = np.zeros((STEPS, 1))
+    compiling[::5] = 0.1
+    ends = np.cumsum(np.full(STEPS, STEP_SECONDS) + compiling[:, 0])
+    rows = [compiled(step + 1, 0.1, ends[step] - STEP_SECONDS / 2, recompiled=True) for step in range(0, STEPS // 2, 5)]
+    found = analyze(planted(tmp_path, {"compile": compiling}, [beat(0, signals={records.COMPILATIONS: 12.0}), *rows]))
+
+    assert the(found).share == pytest.approx(the(whole).share, rel=0.01)
+    assert signal(the(found), "compilations without a record, taken to be like the others") == 6
+
+
+def test_code_that_torch_was_made_to_forget_is_told_as_that(tmp_path: Path) -> None:
+    finding = the(report(tmp_path, 0.1, 5, recompiled=True, reason=records.DYNAMO_RESET))
+
+    assert signal(finding, "torch._dynamo.reset made torch forget what it had compiled") == 12
+    assert "torch._dynamo.reset" in finding.action
+
+
 def test_a_compilation_of_a_minute_on_one_rank_is_no_hang(tmp_path: Path) -> None:
     compiling = np.zeros((STEPS, 2))
     compiling[30, 0] = 60.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -44,7 +45,7 @@ class Probe:
         self.machine = StepMachine(Timeline())
         self.timeline = self.machine.timeline
         self.compilations = Compilations(Outbox(), self.machine, timed=False)  # type: ignore[arg-type]
-        self.thread = threading.get_ident()
+        self.thread = self.machine.thread_ident = threading.get_ident()
         self.timed = False
 
     def in_watched_thread(self) -> bool:
@@ -122,30 +123,100 @@ def test_torch_without_the_function_is_said_and_not_measured(probe: Probe, capsy
     assert "compilations are not measured" in capsys.readouterr().err
 
 
-def test_a_process_that_compiles_without_end_records_so_many_and_counts_the_others(
+def test_two_threads_of_autograd_that_compile_at_once_take_the_time_of_the_step_once(probe: Probe) -> None:
+    probe.machine.backward_begin()
+    opened = [probe.compilations.begin(watched=False) for _ in range(2)]
+    until = time.monotonic_ns() + 1_000_000
+    while time.monotonic_ns() < until:
+        assert probe.compilations.elsewhere
+    for one in opened:
+        assert one is not None
+        probe.compilations.end(one)
+    probe.machine.backward_end()
+
+    assert not probe.compilations.elsewhere
+    assert probe.timeline.wall[phases.COMPILE] >= 1_000_000
+    assert probe.timeline.wall[phases.BACKWARD] >= 0
+
+
+def test_a_training_thread_that_left_its_backward_does_not_wait_for_a_compilation(probe: Probe) -> None:
+    probe.machine.backward_begin()
+    opened = probe.compilations.begin(watched=False)
+    probe.machine.backward_end()
+
+    assert opened is not None
+    assert not probe.compilations.elsewhere
+    probe.compilations.end(opened)
+    assert probe.timeline.wall[phases.COMPILE] == 0
+
+
+def test_a_thread_that_is_no_longer_watched_ends_no_phase_of_the_one_that_is(probe: Probe) -> None:
+    opened = probe.compilations.begin(watched=True)
+    assert opened is not None
+    probe.machine.thread_ident += 1
+    probe.machine.restart(None)
+    probe.timeline.enter(phases.FORWARD)
+    probe.compilations.end(opened)
+
+    assert (probe.timeline.phase, probe.timeline.nested) == (phases.FORWARD, [phases.OTHER])
+
+
+def of_process_with(monkeypatch: pytest.MonkeyPatch, probe: Probe, kept: list[Any]) -> tuple[Compilations, Outbox]:
+    outbox = Outbox()
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    utils = SimpleNamespace(_compilation_metrics=kept, graph_break_reasons=[])
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", utils)
+    return Compilations(outbox, probe.machine, timed=True), outbox  # type: ignore[arg-type]
+
+
+def a_compilation(number: int) -> SimpleNamespace:
+    return SimpleNamespace(compile_id=f"0/{number}", co_filename="/a.py", co_firstlineno=1, co_name="f")
+
+
+def test_a_process_that_compiles_without_end_records_so_many_at_once_then_some_and_counts_all(
     monkeypatch: pytest.MonkeyPatch, probe: Probe
 ) -> None:
-    monkeypatch.setattr(compilations, "MOST_RECORDS", 3)
+    monkeypatch.setattr(compilations, "MOST_AT_ONCE", 3)
     kept: list[Any] = []
-    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
-    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(_compilation_metrics=kept, graph_break_reasons=[]))
-    outbox = Outbox()
-    of_process = Compilations(outbox, probe.machine, timed=True)  # type: ignore[arg-type]
+    of_process, outbox = of_process_with(monkeypatch, probe, kept)
     for number in range(5):
-        kept.append(SimpleNamespace(compile_id=f"0/{number}", co_filename="/a.py", co_firstlineno=1, co_name="f"))
+        kept.append(a_compilation(number))
         of_process.write_new()
+    assert (len(outbox.rows), of_process.count) == (3, 5)
 
-    assert len(outbox.rows) == 3
-    assert of_process.count == 5
+    of_process._allowed_at -= 1 / compilations.RECORDS_PER_SECOND
+    kept.append(a_compilation(5))
+    of_process.write_new()
+    assert (len(outbox.rows), of_process.count) == (4, 6)
+
+
+def test_what_was_compiled_before_the_process_was_watched_as_by_the_parent_of_a_forked_one_is_not_its_own(
+    monkeypatch: pytest.MonkeyPatch, probe: Probe
+) -> None:
+    kept = [a_compilation(0)]
+    of_process, outbox = of_process_with(monkeypatch, probe, kept)
+    of_process.write_new()
+    assert (outbox.rows, of_process.count) == ([], 0)
+
+    kept.append(SimpleNamespace(compile_id="0/0", is_forward=False))  # whose forward the parent compiled
+    of_process.write_new()
+    assert [row[2]["place"] for row in outbox.rows] == ["a.py:1 f"]
+
+
+def test_where_torch_dropped_what_was_not_read_yet_the_number_is_not_known(monkeypatch: pytest.MonkeyPatch, probe: Probe) -> None:
+    kept = [a_compilation(0)]
+    of_process, outbox = of_process_with(monkeypatch, probe, kept)
+    kept[:] = [a_compilation(1)]
+    of_process.write_new()
+
+    assert len(outbox.rows) == 1
+    assert of_process.count is None
 
 
 def test_what_cannot_be_read_is_said_once_and_then_not_known(
     monkeypatch: pytest.MonkeyPatch, probe: Probe, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
-    odd = SimpleNamespace(_compilation_metrics=[SimpleNamespace(start_time="yesterday")], graph_break_reasons=[])
-    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", odd)
-    of_process = Compilations(Outbox(), probe.machine, timed=True)  # type: ignore[arg-type]
+    of_process, _ = of_process_with(monkeypatch, probe, [SimpleNamespace(start_time="yesterday")])
     of_process.write_new()
     of_process.write_new()
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tachoscope.compilation.dynamo_metrics import DynamoMetrics
+from tachoscope_core.records.records import DYNAMO_RESET
 
 MISMATCH = "0/0: tensor 'x' size mismatch at index 1. expected 128, actual 131\nUser stack trace:\n  File ..."
 LIMIT = "Dynamo recompile limit exceeded\n  Explanation: ... exceeding the recompile_limit cache size limit (currently set to 8)."
@@ -42,7 +43,9 @@ def test_each_compilation_is_returned_once_also_where_torch_has_dropped_the_last
     assert len(metrics.new_compilations()) == 1
     assert metrics.new_compilations() == []
     utils._compilation_metrics = [forward("0/1"), forward("0/2")]
+    assert not metrics.missed
     assert [one.compile_id for one in metrics.new_compilations()] == ["0/1", "0/2"]
+    assert metrics.missed
 
 
 def test_of_a_recompilation_the_guard_is_told_and_its_backward_is_one_too() -> None:
@@ -78,6 +81,26 @@ def test_a_version_without_reasons_and_ids_still_tells_what_was_compiled_again(c
     (found,) = DynamoMetrics(kept(row)).new_compilations()
 
     assert (found.recompiled, found.reason, found.seconds, found.end_seconds) == (recompiled, "", 1.5, 11.5)
+
+
+def test_what_is_compiled_after_a_reset_of_torch_is_compiled_again_and_numbers_mean_other_code_since() -> None:
+    other = {"co_firstlineno": 5, "co_name": "loss"}
+    backward = SimpleNamespace(compile_id="1/0", is_forward=False)
+    hit = SimpleNamespace(compile_id="0/8", recompile_reason=MISMATCH, fail_type="Unsupported", fail_reason=LIMIT)
+    utils = kept(forward("0/0"), forward("1/0", **other))
+    metrics = DynamoMetrics(utils)
+    before = metrics.new_compilations()
+    utils._compilation_metrics += [forward("0/0", co_name="new"), forward("1/0"), backward, forward("2/0", **other), hit]
+    after = metrics.new_compilations()
+
+    assert [one.recompiled for one in before] == [False, False]
+    assert [(one.recompiled, one.reason) for one in after[:4]] == [
+        (False, ""),
+        (True, DYNAMO_RESET),
+        (True, ""),
+        (True, DYNAMO_RESET),
+    ]
+    assert [one.place for one in after[1:]] == ["model.py:88 forward"] * 2 + ["model.py:5 loss", "model.py:88 new"]
 
 
 def test_what_is_tuned_when_code_first_runs_is_no_compilation() -> None:
