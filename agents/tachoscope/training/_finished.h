@@ -80,5 +80,6 @@ static PyObject *machine_take_steps(Machine *m, PyObject *none) {
         if (!step || PyList_Append(steps, step)) Py_CLEAR(steps);
         Py_XDECREF(step);
     }
+    if (m->taken == m->put) m->taken = m->put = 0; /* the next steps use the same few cache lines */
     return steps;
 }

@@ -17,7 +17,8 @@ typedef struct {
 static Machine *watched;
 static PyObject *grad_enabled; /* torch.is_grad_enabled */
 static PyObject *compiler;     /* torch.compiler */
-static PyObject *compiling_flag;
+static PyObject *compiler_names; /* its dictionary, borrowed; NULL: it is no module */
+static PyObject *compiling_flag, *numel; /* names */
 static PyObject *method_type;
 
 /* watch(machine): gates report events to this machine from now on. */
@@ -38,15 +39,18 @@ static PyObject *open_gates(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OO", &function, &package)) return NULL;
     grad_enabled = Py_NewRef(function);
     compiler = Py_NewRef(package);
+    compiler_names = PyModule_Check(package) ? PyModule_GetDict(package) : NULL;
     Py_RETURN_NONE;
 }
 
 /* torch.compiler.is_compiling(), but for what torch itself traces: that calls no gate. */
 static bool is_compiling(void) {
+    PyObject *named = compiler_names ? PyDict_GetItemWithError(compiler_names, compiling_flag) : NULL;
+    if (named) return named != Py_False; /* a singleton: compared, not used */
     PyObject *flag = PyObject_GetAttr(compiler, compiling_flag);
     if (!flag) PyErr_Clear(); /* a version that says it elsewhere */
     Py_XDECREF(flag);
-    return flag != Py_False; /* a singleton: compared, not used */
+    return flag != Py_False;
 }
 
 /* The machine, if this is the watched thread and nothing but the machine is to be told; borrowed. */
@@ -115,7 +119,7 @@ static long long elements_in(Gate *g, PyObject *batch) {
             first = PyList_GetItem(first, 0);
     }
     if (!PyTuple_Check(first) && !PyList_Check(first) && !PyDict_Check(first)) {
-        count = PyObject_CallMethod(first, "numel", NULL);
+        count = PyObject_CallMethodObjArgs(first, numel, NULL);
         if (!count) PyErr_Clear();
     }
     if (!count) count = PyObject_CallFunctionObjArgs(g->elements_of, batch, NULL);
@@ -161,12 +165,10 @@ static PyObject *call_with(PyObject *function, PyObject *first, PyObject *args, 
 
 /* gate(module, function, args, kwargs), as ModelCalls.call. */
 static PyObject *call_model(Gate *g, Machine *m, PyObject *args, PyObject *kwargs) {
-    PyObject *module, *function, *given, *named;
     bool entered;
-    if (kwargs || !PyArg_ParseTuple(args, "OOOO", &module, &function, &given, &named)) {
-        PyErr_Clear();
-        return PyObject_Call(g->wrapper, args, kwargs);
-    }
+    if (kwargs || PyTuple_Size(args) != 4) return PyObject_Call(g->wrapper, args, kwargs);
+    PyObject *module = PyTuple_GetItem(args, 0), *function = PyTuple_GetItem(args, 1);
+    PyObject *given = PyTuple_GetItem(args, 2), *named = PyTuple_GetItem(args, 3);
     if (m->inside_model) return call_with(function, module, given, named);
     if (!m->models_known || !m->has_models || !with_gradients() || !quick_model_begin(m, module, &entered))
         return PyObject_Call(g->wrapper, args, NULL);
@@ -186,10 +188,9 @@ static PyObject *call_backward(Gate *g, Machine *m, PyObject *args, PyObject *kw
 
 /* The hooks of optimizers: hook(optimizer, args, kwargs). One with a closure is for Python. */
 static PyObject *before_optimizer(Gate *g, Machine *m, PyObject *args, PyObject *kwargs) {
-    PyObject *optimizer, *given, *named;
-    bool read = PyArg_ParseTuple(args, "OOO", &optimizer, &given, &named);
-    if (!read) PyErr_Clear();
-    bool plain = read && PyTuple_Check(given) && PyTuple_Size(given) == 1 && PyDict_Check(named) && PyDict_Size(named) == 0;
+    bool hook = PyTuple_Size(args) == 3;
+    PyObject *given = hook ? PyTuple_GetItem(args, 1) : NULL, *named = hook ? PyTuple_GetItem(args, 2) : NULL;
+    bool plain = hook && PyTuple_Check(given) && PyTuple_Size(given) == 1 && PyDict_Check(named) && PyDict_Size(named) == 0;
     if (!plain || !quick_optimizer_begin(m)) return PyObject_Call(g->wrapper, args, kwargs);
     return Py_NewRef(Py_None);
 }

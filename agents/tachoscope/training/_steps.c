@@ -485,7 +485,9 @@ PyMODINIT_FUNC PyInit__steps(void) {
     PyObject *types = PyImport_ImportModule("types");
     method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
     Py_XDECREF(types);
-    if (!method_type || !(compiling_flag = PyUnicode_InternFromString("_is_compiling_flag"))) return NULL;
+    if (!method_type || !(compiling_flag = PyUnicode_InternFromString("_is_compiling_flag")) ||
+        !(numel = PyUnicode_InternFromString("numel")))
+        return NULL;
     timeline_type = (PyTypeObject *)PyType_FromSpec(&timeline_spec);
     gate_type = (PyTypeObject *)PyType_FromSpec(&gate_spec);
     if (!timeline_type || PyModule_AddObjectRef(module, "Timeline", (PyObject *)timeline_type) || !gate_type ||
