@@ -38,6 +38,9 @@ class Compilations:
 
     Args:
         machine: the step machine, which gets their time. timed: torch tells when it compiles.
+
+    Attributes:
+        has_news: something was compiled since `write_new`.
     """
 
     def __init__(self, outbox: Outbox, machine: Any, *, timed: bool) -> None:
@@ -48,6 +51,7 @@ class Compilations:
         self._count = 0
         self._allowance, self._allowed_at = float(MOST_AT_ONCE), time.monotonic()
         self._unreadable = False
+        self.has_news = False
         self._elsewhere = 0
         self._elsewhere_since = 0
         self._elsewhere_segment = ""
@@ -77,6 +81,7 @@ class Compilations:
 
     def end(self, opened: OpenCompilation) -> None:
         """The compilation is over."""
+        self.has_news = True
         if opened.thread:
             if opened.thread == self._machine.thread_ident:  # else another thread is watched by now, and this one's phases are gone
                 self._machine.compile_end(opened.segment)
@@ -112,6 +117,7 @@ class Compilations:
         if not self._writing.acquire(blocking=False):  # at the end, beside a sampler that did not stop in time
             return
         try:
+            self.has_news = False
             self._write(self._read())
         finally:
             self._writing.release()

@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +41,9 @@ from tachoscope.training.heartbeats import Heartbeats
 from tachoscope.training.loaders import LoaderWatch
 from tachoscope.training.step_records import StepRecords
 from tachoscope_core.records import records
+
+_LOOK_SECONDS = 0.5
+"""A look that finds nothing costs the interpreter's lock, for which the training thread may wait."""
 
 
 class Probe:
@@ -81,6 +85,7 @@ class Probe:
         self.memory = MemoryWatch(self.outbox, lambda: self.steps, self.loader_workers)
         self.integrity = integrity_checks.from_environment(os.environ)
         self._failure = ""
+        self._look_at = 0.0
         self._handled_errors = HandledErrors()
         self._sampler: Sampler | None = None
         self.profiles = Profiles(os.environ)
@@ -190,11 +195,15 @@ class Probe:
         return self._heartbeats.loader_workers()
 
     def flush(self) -> None:
-        """Write what is queued and what was compiled, look at the memory, check for profile requests and for an exception."""
+        """Write what is queued, look at the memory, and twice a second at what was compiled, asked for, or is being handled."""
         self.outbox.flush()
         self.checkpoints.flush()
-        self.compilations.write_new()
         self.memory.poll()
+        now = time.monotonic()
+        if now < self._look_at and not self.compilations.has_news:
+            return
+        self._look_at = now + _LOOK_SECONDS
+        self.compilations.write_new()
         self.profiles.poll()
         self._handled_errors.look(self.thread_ident, self.steps)
         self._set_quick()
@@ -310,6 +319,7 @@ class Probe:
         self.step_records.queue_ready(everything=True)
         self.memory.close()
         self._heartbeats.write_collectives()
+        self._look_at = 0.0
         self.flush()
 
     def _write_end(self) -> None:
