@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.report.report import QualityNote
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Matrix = npt.NDArray[np.float64]
 

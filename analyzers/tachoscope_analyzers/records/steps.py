@@ -6,11 +6,10 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.records import activity, idle_gaps, pauses
@@ -24,6 +23,9 @@ from tachoscope_analyzers.stats.linear_fit import fitted
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.records.records import PHASES, JobStarted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CAUSES = (
     "data_wait",
@@ -131,6 +133,8 @@ def table(job: JobRecords) -> pd.DataFrame:
         raise TachoscopeError(
             f"job {job.job!r} has {job.source.records} records but no training step: {job_notes.why_no_steps(facts(job))}",
         )
+    import pandas as pd  # half of the time of a `tachoscope run` that says why its command failed, which needs none
+
     attempt = job.steps.last_attempt()
     frame = pd.DataFrame(columns(job.steps.in_attempt(attempt)))
     frame.attrs["attempt"] = attempt
