@@ -1,9 +1,10 @@
-"""For processes that tests start: PyTorch imports two large parts of itself when something asks for them, not each time.
+"""For processes that tests start: PyTorch imports three large parts of itself when something asks for them, not each time.
 
 Making an optimizer, its steps and DistributedDataParallel import `torch._dynamo` to tell torch.compile what not to trace: two
 seconds of a processor in each process. And the import of torch ends with `torch._meta_registrations`, which says what shapes
-operators give for tensors without data: a third of all that it takes. What is here stands in the place of both until anything
-of them is used; then the real ones are imported. Fake tensors use the first, and with it comes the second.
+operators give for tensors without data: a third of all that it takes. A profiler that begins reads one setting of
+`torch._inductor`: two seconds again. What is here stands in the place of each until anything else of it is used; then the real
+one is imported. Fake tensors use the first, and with it comes the second.
 """
 
 import importlib
@@ -29,7 +30,25 @@ class Later(ModuleType):
         return importlib.import_module(self.__name__)
 
 
-class Dynamo(Later):
+class LaterPackage(Later):
+    """The same of a package: an import of a module below it imports the package, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.real().__path__ if name == "__path__" else super().__getattr__(name)
+
+
+class Inductor(LaterPackage):
+    """What a profiler asks of torch._inductor."""
+
+    config: Any = SimpleNamespace(triton=SimpleNamespace(cudagraphs=False))
+
+    def real(self) -> ModuleType:
+        if sys.modules.get("torch._inductor.config") is self.config:
+            del sys.modules["torch._inductor.config"]
+        return super().real()
+
+
+class Dynamo(LaterPackage):
     """What PyTorch asks of torch._dynamo where nothing is compiled."""
 
     trace_rules = SimpleNamespace(clear_lru_cache=lambda: None)
@@ -42,9 +61,6 @@ class Dynamo(Later):
     @staticmethod
     def graph_break(msg: str = "") -> None:
         pass
-
-    def __getattr__(self, name: str) -> Any:
-        return self.real().__path__ if name == "__path__" else super().__getattr__(name)  # a module below it is imported
 
     def real(self) -> ModuleType:
         if isinstance(meta := sys.modules.get(META), Later):
@@ -73,3 +89,5 @@ class MetaRegistrations:
 
 sys.meta_path.insert(0, MetaRegistrations())
 sys.modules["torch._dynamo"] = Dynamo("torch._dynamo")
+sys.modules["torch._inductor"] = Inductor("torch._inductor")
+sys.modules["torch._inductor.config"] = Inductor.config
