@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers import execute, records_of
+from once import made_once
 
 SCRIPT = """
 import sys
@@ -88,13 +89,15 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     """Train the loops of the tests that run, each watched as a job of its own, one after the other in one process."""
     bars = request.config.getoption("--bar-runs") >= 10
     cpu_seconds, names = ("3", ["stall", "evaluation", "tokenizer", "worker"]) if bars else ("1", ["stall", "evaluation"])
-    tmp_path = tmp_path_factory.mktemp("lines")
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "train.py").write_text(SCRIPT)
-    done = execute(tmp_path, sys.executable, "train.py", cpu_seconds, *names)
-    assert done.returncode == 0, done.stderr
-    assert "tachoscope" not in done.stderr
-    return tmp_path
+
+    def make(folder: Path) -> None:
+        (folder / "work").mkdir(exist_ok=True)
+        (folder / "work" / "train.py").write_text(SCRIPT)
+        done = execute(folder, sys.executable, "train.py", cpu_seconds, *names)
+        assert done.returncode == 0, done.stderr
+        assert "tachoscope" not in done.stderr
+
+    return made_once(tmp_path_factory, "lines", make)
 
 
 def seen(jobs: Path, job: str, phase: str) -> Counter[str]:

@@ -9,22 +9,16 @@ import pytest
 
 from helpers import REPOSITORY, records_of, run_watched
 from tachoscope_analyzers.job.report import analyze
-from tachoscope_analyzers.records.load import JobRecords
-from tachoscope_core.records.records import COMPILATIONS
-from tachoscope_core.report.report import Report
 
 SCRIPT = str(REPOSITORY / "benchmarks" / "recompilation" / "training.py")
 
 
-def trained(tmp_path: Path, kind: str, *more: str) -> tuple[JobRecords, Report]:
-    done = run_watched(tmp_path, sys.executable, SCRIPT, kind, "--steps", "60", "--every", "10", *more)
+def test_code_that_is_compiled_for_each_length_until_torch_gives_up_is_found_with_its_guard_and_the_limit(tmp_path: Path) -> None:
+    four_lengths = ("--steps", "40", "--every", "10")
+    done = run_watched(tmp_path, sys.executable, SCRIPT, "limit", *four_lengths, "--limit", "3")
     assert done.returncode == 0, done.stderr
     job = records_of(tmp_path)
-    return job, analyze(job)
-
-
-def test_code_that_is_compiled_for_each_length_until_torch_gives_up_is_found_with_its_guard_and_the_limit(tmp_path: Path) -> None:
-    job, report = trained(tmp_path, "limit", "--limit", "3")  # of six lengths
+    report = analyze(job)
 
     again = [row for row in job.compilations if row.recompiled and not (row.backward or row.limit)]
     limits = [row for row in job.compilations if row.limit]
@@ -41,12 +35,3 @@ def test_code_that_is_compiled_for_each_length_until_torch_gives_up_is_found_wit
     assert finding.where == again[0].place
     assert "mark_dynamic" in finding.action
     assert sum(report.ledgers[0].states.values()) == pytest.approx(report.ledgers[0].wall_seconds, rel=0.01)
-
-
-def test_where_nothing_is_compiled_the_class_is_measured_and_fine(tmp_path: Path) -> None:
-    job, report = trained(tmp_path, "uncompiled")
-
-    assert job.compilations == []
-    assert job.heartbeats.has(COMPILATIONS).any()
-    assert "recompilation" not in {one.class_ for one in report.findings}
-    assert "recompilation" not in {row.class_ for row in report.not_measured}

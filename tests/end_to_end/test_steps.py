@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -10,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from helpers import assert_phases_sum, execute, records_of, run_watched, seconds_by_phase, steps_of
+from once import made_once
 from tachoscope.timing import procfs
+from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import JobRecords, status
+from tachoscope_core.records.records import COMPILATIONS
 from tachoscope_core.storage import spool
 from training_loops import BATCHES, LOOPS, PAUSE
 
@@ -21,11 +25,13 @@ LOOPS_FILE = str(Path(__file__).parents[1] / "trainings" / "training_loops.py")
 @pytest.fixture(scope="module")
 def loops(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run all loops, each watched as a job of its own, one after the other in one process."""
-    tmp_path = tmp_path_factory.mktemp("loops")
-    done = execute(tmp_path, sys.executable, LOOPS_FILE)
-    assert done.returncode == 0, done.stderr
-    assert "tachoscope" not in done.stderr
-    return tmp_path
+
+    def make(folder: Path) -> None:
+        done = execute(folder, sys.executable, LOOPS_FILE)
+        assert done.returncode == 0, done.stderr
+        assert "tachoscope" not in done.stderr
+
+    return made_once(tmp_path_factory, "loops", make)
 
 
 def counted(loops: Path, name: str) -> int:
@@ -216,12 +222,16 @@ def test_a_block_that_raises_is_a_failed_job_and_an_orderly_exit_is_not(loops: P
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """A watched training, by a script that looks for torch before it imports it, saves its whole model, and then fails."""
-    tmp_path = tmp_path_factory.mktemp("failing")
     look = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
     end = "torch.save(train(), 'whole.pt')\nprint('trained')\nraise ValueError('a secret')\n"
-    done = run_watched(tmp_path, sys.executable, script(tmp_path, look + TRAINS + end))
-    (tmp_path / "work" / "whole.pt").rename(tmp_path / "work" / "watched.pt")
-    return tmp_path, done
+
+    def make(folder: Path) -> None:
+        done = run_watched(folder, sys.executable, script(folder, look + TRAINS + end))
+        (folder / "work" / "whole.pt").rename(folder / "work" / "watched.pt")
+        (folder / "done.json").write_text(json.dumps([done.args, done.returncode, done.stdout, done.stderr]))
+
+    folder = made_once(tmp_path_factory, "failing", make)
+    return folder, subprocess.CompletedProcess(*json.loads((folder / "done.json").read_text()))
 
 
 def test_an_exception_in_training_is_a_failed_job_with_the_same_output_and_exit_code(
@@ -256,6 +266,18 @@ def test_steps_need_no_torch(tmp_path: Path) -> None:
     steps = steps_of(records_of(tmp_path))
     assert [(step.samples, step.tokens) for step in steps] == 4 * [(8, 16)]
     assert_phases_sum(steps)
+
+
+def test_where_nothing_is_compiled_recompilation_is_measured_and_not_found(
+    failing: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    job = records_of(failing[0])
+    report = analyze(job)
+
+    assert job.compilations == []
+    assert job.heartbeats.has(COMPILATIONS).any()
+    assert "recompilation" not in {one.class_ for one in report.findings}
+    assert "recompilation" not in {row.class_ for row in report.not_measured}
 
 
 def test_training_is_seen_though_a_library_looked_for_torch_before_its_import(

@@ -3,10 +3,12 @@
 import sys
 import textwrap
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from helpers import records_of, run_watched
+from once import made_once
 from tachoscope.training.collectives import MAX_KEYS, Collectives, Key, size_class
 from tachoscope_analyzers.records.load import JobRecords
 
@@ -82,12 +84,13 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def exchanges(tmp_path_factory: pytest.TempPathFactory) -> JobRecords:
-    tmp_path = tmp_path_factory.mktemp("exchanges")
-    (tmp_path / "script.py").write_text(textwrap.dedent(EXCHANGES))
-    done = run_watched(tmp_path, sys.executable, str(tmp_path / "script.py"), str(tmp_path / "rendezvous"))
-    assert done.returncode == 0, done.stderr
-    assert "fault of the probe" not in done.stderr
-    return records_of(tmp_path)
+    def make(folder: Path) -> None:
+        (folder / "script.py").write_text(textwrap.dedent(EXCHANGES))
+        done = run_watched(folder, sys.executable, str(folder / "script.py"), str(folder / "rendezvous"))
+        assert done.returncode == 0, done.stderr
+        assert "fault of the probe" not in done.stderr
+
+    return records_of(made_once(tmp_path_factory, "exchanges", make))
 
 
 def calls(job: JobRecords, rank: int) -> Counter[tuple[str, int, str]]:

@@ -9,6 +9,7 @@ import pytest
 
 from exploring import open_page, words
 from helpers import BIN, environment
+from once import made_once
 
 SCRIPT = """
 import sys, time
@@ -22,12 +23,13 @@ raise ValueError("sample 17 has no label")
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("failed")
-    (folder / "train.py").write_text(SCRIPT)
-    for job, steps in (("late", "30"), ("early", "0")):
-        command = [BIN / "tachoscope", "run", "--job", job, "--", BIN / "python", folder / "train.py", steps]
-        subprocess.run(command, env=environment(folder), capture_output=True, check=False, timeout=120)
-    return folder / "store"
+    def make(folder: Path) -> None:
+        (folder / "train.py").write_text(SCRIPT)
+        for job, steps in (("late", "30"), ("early", "0")):
+            command = [BIN / "tachoscope", "run", "--job", job, "--", BIN / "python", folder / "train.py", steps]
+            subprocess.run(command, env=environment(folder), capture_output=True, check=False, timeout=120)
+
+    return made_once(tmp_path_factory, "failed", make) / "store"
 
 
 @pytest.mark.parametrize(("job", "step"), [("late", "in step 31"), ("early", "before its first step ended")])
