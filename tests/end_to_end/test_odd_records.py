@@ -148,7 +148,7 @@ def judged(job: load.JobRecords, *analyzers: Callable[[load.JobRecords], Report]
 def test_no_record_makes_an_analyzer_fail(
     rows: Callable[[], list[records.Record]], tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    every = 16 if pytestconfig.getoption("--bar-runs") < 10 else 1  # all of them with the bars
+    every = 32 if pytestconfig.getoption("--bar-runs") < 10 else 1  # all of them with the bars
     analyzers = (analyze, lambda job: analyze_life(job, now=NOW)) if rows is training else (analyze_service,)
     file = tmp_path / spool.segment_name(WRITER, 0)
     failed, tried = [], 0

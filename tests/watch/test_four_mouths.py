@@ -92,7 +92,6 @@ def test_seconds_by_state_ettr_and_the_rank_at_which_a_job_hangs_are_the_same_wh
     store, port = str(tmp_path / "store"), free_port()
     ended = [
         planted(tmp_path / "planted", "slow", slow_input(1)),
-        planted(tmp_path / "planted", "calm"),
         planted(tmp_path / "planted", "pausing", pausing, seen_late=True),
     ]
     # A page that shows a job's first time would show it as 0 for a minute: Prometheus begins when the jobs are known.

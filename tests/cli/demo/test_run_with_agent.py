@@ -47,9 +47,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(path)
 
 
-def run(script: str, *arguments: str, store: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(script: str, *arguments: str, store: Path | None = None, job: str = "job") -> subprocess.CompletedProcess[str]:
     where = ["--store", str(store)] if store else []
-    words = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "job", *where, "--", sys.executable, script, *arguments]
+    words = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", job, *where, "--", sys.executable, script, *arguments]
     return subprocess.run(words, capture_output=True, text=True, timeout=400, check=False)
 
 
@@ -57,15 +57,22 @@ def steps(store: Path, job: str = "job") -> list[int]:
     return [step.step for step in from_store(Store(str(store)), job).steps]
 
 
-def test_the_agent_ships_and_serves_the_job_and_the_run_says_where_it_is(tmp_path: Path, script: str) -> None:
+def test_the_agent_ships_and_serves_each_attempt_and_the_run_says_where_it_is_or_that_it_saw_no_step(
+    tmp_path: Path, script: str
+) -> None:
     with agent_process(tmp_path) as agent:
         done = run(script)
         page = agent.get("/metrics")
+        again = run(script, "sys.exit(3)")
+        Path(script).write_text("print('nothing')")
+        nothing = run(script, job="nothing")
 
-    assert done.returncode == 0
+    assert (done.returncode, again.returncode) == (0, 3)
     assert f"job job is in {tmp_path / 'store'} (by the node's agent); next: tachoscope analyze --store" in done.stderr
-    assert steps(tmp_path / "store") == list(range(1, 24))
+    shipped = sorted((step.attempt, step.step) for step in from_store(Store(str(tmp_path / "store")), "job").steps)
+    assert shipped == [(0, step) for step in range(1, 24)] + [(1, step) for step in range(1, 18)]
     assert 'tachoscope_steps_total{rank="0",training_job="job"} 23.0' in page
+    assert "no training step was seen" in nothing.stderr
     assert not (tmp_path / "data").exists()
 
 
@@ -106,22 +113,6 @@ def test_a_run_says_that_it_waits_for_the_agent_and_why(tmp_path: Path, script: 
     assert waits.startswith("tachoscope: waiting up to 30 s for the agent to ship the records: could not write ")
     assert "(by the node's agent)" in done
     assert steps(tmp_path / "store") == list(range(1, 24))
-
-
-def test_a_second_attempt_has_the_next_number_also_by_the_agent(tmp_path: Path, script: str) -> None:
-    with agent_process(tmp_path):
-        first, second = run(script, "sys.exit(3)"), run(script)
-
-    assert (first.returncode, second.returncode) == (3, 0)
-    assert {step.attempt for step in from_store(Store(str(tmp_path / "store")), "job").steps} == {0, 1}
-
-
-def test_a_command_without_steps_says_so_also_with_an_agent(tmp_path: Path, script: str) -> None:
-    Path(script).write_text("print('nothing')")
-    with agent_process(tmp_path):
-        done = run(script)
-
-    assert "no training step was seen" in done.stderr
 
 
 SHORT_DEMO = [sys.executable, "-m", "tachoscope_cli.main", "demo", "--fault", "comm_exposed", "--steps", "30"]
