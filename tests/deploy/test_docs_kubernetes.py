@@ -73,17 +73,15 @@ def test_what_it_says_of_the_restricted_pods_state_and_of_the_store_of_a_node_is
     assert "emptyDir" in state
     assert f"the chart sets `sample_seconds: {agent['sample_seconds']}`" in PAGE
     assert agent["store"].startswith("/var/lib/")
-    megabytes, objects = map(float, re.search(r"about (\d+) MB a day in (\d+) objects", PAGE).groups())  # type: ignore[union-attr]
-    assert objects == 86400 / Config(store="s3://bucket").flush_seconds
-    assert f"{megabytes * 10:.0f} GB and {objects / 100:.1f} million objects for 10,000 nodes" in " ".join(PAGE.split())
+    assert f"MB a day in {86400 / Config(store='s3://bucket').flush_seconds:g} objects" in " ".join(PAGE.split())
 
 
 def test_the_pod_is_the_one_of_the_examples() -> None:
     assert (DEPLOY / "examples" / "pod.yaml").read_text().split("\n", 1)[1].rstrip() in PAGE
 
 
-def test_it_says_that_no_cluster_was_at_hand() -> None:
-    assert "No live API server" in PAGE.split("## Install")[0]
+def test_it_says_that_it_was_not_applied_to_a_real_cluster() -> None:
+    assert "has not been applied to a real cluster" in PAGE.split("## Install")[0]
 
 
 def test_the_commands_name_what_is_there() -> None:

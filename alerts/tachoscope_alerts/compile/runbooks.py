@@ -39,7 +39,7 @@ HEAD = re.compile(
 """The first line of a page. The date is kept when the rest is renewed: only who has run the test knows it."""
 
 _END = "<!-- end -->"
-_TOLD = "The message comes one [wait of Alertmanager](../docs/guides/alerting.md#whom-an-alert-reaches) after its rule fires."
+_TOLD = "The notification follows its rule after one [wait of Alertmanager](../docs/guides/alerting.md#routing)."
 _RANGE, _OFFSET = re.compile(r"\[(\w+)(?::\w*)?\]"), re.compile(r"\boffset (\w+)")
 _PROMPTS = {
     "1 Is it real?": "a query that shows it, with a healthy value; what looks the same and is not",
