@@ -69,7 +69,9 @@ class Compaction:
             done = msgspec.json.decode(result.recv_bytes(), type=Done)
         except EOFError:
             process.join()
-            self._log.warning("compaction", f"a compaction of the store ended with exit code {process.exitcode}; the next goes on")
+            self._log.warning(
+                "compaction", f"a compaction of the store ended with exit code {process.exitcode}; the next one continues"
+            )
         else:
             for fault in done.faults:
                 self._log.warning(f"compaction {fault}", f"not compacted: {fault}")

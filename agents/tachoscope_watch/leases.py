@@ -208,7 +208,9 @@ class Leases:
 
     def _tried(self) -> None:
         if not self._well():
-            self._log.warning("lease", "no cycle ended for long: the lease is not renewed, and other watches have the jobs")
+            self._log.warning(
+                "lease", "no cycle ended for three intervals: the lease is not renewed, and other watches take the jobs"
+            )
             return
         before = self.key()
         try:

@@ -187,7 +187,7 @@ class Watch:
             else:
                 views.append(found)
                 if found.unwritten:
-                    self._log.warning("unwritten", f"a report is not kept: {found.unwritten}")
+                    self._log.warning("unwritten", f"a report was not written: {found.unwritten}")
             if self._stop.is_set():
                 return
         self._last_good = time.monotonic()
@@ -271,10 +271,10 @@ class Watch:
             config = web_config.load(self._settings.web_config)
             self.web.reload(config)
         except TachoscopeError as error:
-            self._log.warning("web config", f"the web configuration stays as it was: {error}")
+            self._log.warning("web config", f"web configuration not reloaded, the previous one stays in effect: {error}")
             return
         self._known_clients = config.knows_clients
-        self._log.info("the web configuration was read again")
+        self._log.info("web configuration reloaded")
 
     def stop(self) -> None:
         """Ask for the end; may be called from a signal handler."""

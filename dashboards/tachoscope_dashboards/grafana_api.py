@@ -102,7 +102,7 @@ def _checked(url: str, *, insecure: bool) -> str:
     except ValueError:
         raise TachoscopeError(f"{url!r} is not an address", fix="write https://host") from None
     if parts.username or parts.password:
-        raise TachoscopeError("the address holds a user or a password", fix="give a token by --token-file or --token-env")
+        raise TachoscopeError("the address contains a user or a password", fix="give a token by --token-file or --token-env")
     if not usable or parts.query or parts.fragment:
         raise TachoscopeError(f"{url!r} is not an http:// or https:// address of a Grafana", fix="write https://host")
     if parts.scheme == "http" and not insecure and not is_loopback(parts.hostname or ""):

@@ -123,7 +123,7 @@ def test_metrics_and_exceptions_of_ones_own_are_taken(elsewhere: Path, capsys: p
 
 
 def test_a_prometheus_that_is_not_there_is_one_line(elsewhere: Path):
-    with pytest.raises(TachoscopeError, match="could not ask the Prometheus http://127.0.0.1:1"):
+    with pytest.raises(TachoscopeError, match="could not query the Prometheus http://127.0.0.1:1"):
         call(("dashboards", "check", "--prometheus", "http://127.0.0.1:1"))
 
 

@@ -38,7 +38,7 @@ def test_the_token_is_a_bearers(grafana: FakeGrafana) -> None:
         ("http://grafana.example.com", "plain http to another machine"),
         ("http://10.0.0.1:3000", "--insecure"),
         ("http://127.0.0.1.example.com", "plain http"),
-        ("https://admin:secret@grafana.example.com", "holds a user or a password"),
+        ("https://admin:secret@grafana.example.com", "contains a user or a password"),
         ("ftp://grafana.example.com", "not an http:// or https:// address"),
         ("grafana.example.com", "not an http:// or https:// address"),
         ("https://grafana.example.com/?orgId=1", "not an http:// or https:// address"),

@@ -66,7 +66,7 @@ def test_what_was_not_measured_is_told_once_a_reason() -> None:
 def test_a_budget_of_hardly_any_of_its_period_is_noted_as_little() -> None:
     young = replace(OBJECTIVE, budgets=[replace(BUDGET, coverage=40 / 28 / 86400)])
     told = slo_words.notes(replace(REPORT, objectives=[young, replace(OBJECTIVE, name="old")]))
-    assert told == ["only 40.0 s of 28 d are measured: the budgets say little yet of inference-ttft-p99", *REPORT.notes]
+    assert told == ["only 40.0 s of 28 d are measured: not yet meaningful are the budgets of inference-ttft-p99", *REPORT.notes]
     assert slo_words.notes(replace(REPORT, objectives=[OBJECTIVE])) == REPORT.notes
 
 

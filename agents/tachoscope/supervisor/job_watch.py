@@ -185,7 +185,7 @@ class JobWatch:
             if last.step_at <= self._hung_at:
                 return []
             told, self._hung_at = self._hung_at, None
-            return [JobEvent(text=f"the job goes on, after {last.step_at - told:.0f} s without a step")]
+            return [JobEvent(text=f"the job continues after {last.step_at - told:.0f} s without a step")]
         usual, idle = hang_rule.usual_step_seconds(self._recent), now - last.step_at
         all_seen = _all_seen(running)
         limits = hang_rule.limits_of(usual, self.least_hang_seconds, self.pace, all_seen=all_seen)

@@ -93,7 +93,9 @@ class CgroupCollector:
         for pid in pids:
             group = self._group_of(pid)
             if group is not None and not os.path.isdir(group.folder):
-                raise NotSupportedError(f"{group.folder}, the control group of process {pid}, is not there: mount the host's /sys")
+                raise NotSupportedError(
+                    f"{group.folder}, the control group of process {pid}, does not exist: mount the host's /sys"
+                )
 
     def _group_of(self, pid: int) -> ControlGroup | None:
         """Return the group with the CPU controller of a process, or None if it ended."""

@@ -66,7 +66,7 @@ class _Entry:
 
     def _declared(self, families: list[Family]) -> list[Family]:
         if undeclared := {family.metric.name for family in families} - self.metrics:
-            raise ValueError(f"gave metrics that it does not declare: {', '.join(sorted(undeclared))}")
+            raise ValueError(f"returned metrics that it does not declare: {', '.join(sorted(undeclared))}")
         return families
 
 

@@ -91,7 +91,7 @@ class KernelLog:
             if self._from_now:
                 os.lseek(self._descriptor, 0, os.SEEK_END)
         except FileNotFoundError:
-            raise NotSupportedError(f"{self.path} is not there: mount the host's /dev/kmsg into the container") from None
+            raise NotSupportedError(f"{self.path} does not exist: mount the host's /dev/kmsg into the container") from None
         except PermissionError as error:
             raise NotSupportedError(
                 f"{self.path} cannot be read ({error.strerror}): give the agent CAP_SYSLOG, which kernel.dmesg_restrict asks for, "

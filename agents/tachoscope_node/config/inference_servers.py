@@ -50,7 +50,7 @@ def faults(servers: Sequence[Server]) -> list[str]:
     """Return every fault of the servers, each with its key, its value unless secret, and the way out."""
     found = [f"servers[{number}].{fault}" for number, server in enumerate(servers) for fault in _faults(server)]
     names = Counter(server.name for server in servers if server.name)
-    found += [f"servers: {name!r} names {count} of them: give each a name of its own" for name, count in names.items() if count > 1]
+    found += [f"servers: {name!r} names {count} of them: give each a different name" for name, count in names.items() if count > 1]
     if len(servers) > MOST_SERVERS:
         found.append(f"servers: there are {len(servers)}, more than {MOST_SERVERS}: let other agents read some of them")
     return found

@@ -151,7 +151,7 @@ def _out_of_range(config: Config) -> list[str]:
     roots = {"proc": config.proc, "sys": config.sys}
     faults += [f"{name}: {root!r} is not a directory" for name, root in roots.items() if not Path(root).is_dir()]
     if config.web_config and not Path(config.web_config).is_file():
-        faults.append(f"web_config: {config.web_config} is not there")
+        faults.append(f"web_config: {config.web_config} does not exist")
     if not _NODE.fullmatch(config.node_name):
         faults.append(f"node: {config.node_name!r} is not a host name: set node: or $NODE_NAME")
     for collector, devices in config.devices.items():

@@ -87,12 +87,12 @@ def ras_answer(address: tuple[str, int]) -> str:
     try:
         question = Question(address, time.monotonic())
     except NobodyError:
-        raise RasError(f"nobody listens at {address[0]}:{address[1]}: no job with NCCL, or NCCL_RAS_ENABLE=0") from None
+        raise RasError(f"nothing listens at {address[0]}:{address[1]}: no job with NCCL, or NCCL_RAS_ENABLE=0") from None
     try:
         while (answer := question.advance(time.monotonic())) is None:
             time.sleep(_RAS_PAUSE_SECONDS)
     except (NobodyError, UnsafeError) as error:
-        raise RasError(str(error) or f"nobody listens at {address[0]}:{address[1]}") from None
+        raise RasError(str(error) or f"nothing listens at {address[0]}:{address[1]}") from None
     finally:
         question.close()
     try:

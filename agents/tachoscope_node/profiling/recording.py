@@ -170,7 +170,7 @@ class Recording:
         for part in self.parts.values():
             with self._lock:
                 if part.state == "waiting" and now > due.start - LATEST_SECONDS:
-                    part.fail("its process did not ask in time what to record")
+                    part.fail("its process did not request the recording in time")
             if part.state != "told" or part.folder is None or now < due.start + due.seconds:
                 continue
             try:

@@ -21,7 +21,7 @@ def get(url: str, *, seconds: float, most_bytes: int, headers: Mapping[str, str]
         url, seconds=seconds, most_bytes=most_bytes, headers={"Accept": "text/plain", **(headers or {})}
     ).raise_for_status()
     if (encoding := answer.headers.get("Content-Encoding", "identity")) != "identity":
-        raise HttpError(f"it sends {encoding[:20]!r}, which was not asked for")
+        raise HttpError(f"it sends {encoding[:20]!r}, which was not requested")
     if answer.content and not answer.content.endswith(b"\n"):
         raise HttpError(f"the connection was closed after {len(answer.content)} bytes")
     return answer.content

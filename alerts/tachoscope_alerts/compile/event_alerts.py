@@ -84,7 +84,7 @@ def load(path: Path) -> list[EventAlert]:
     for file in files:
         group, alerts = _read(file)
         if group.word() in groups_of:
-            raise group.error(f"is {group.word()!r}, as in {groups_of[group.word()]}", "give each file a group of its own")
+            raise group.error(f"is {group.word()!r}, as in {groups_of[group.word()]}", "give each file a different group")
         groups_of[group.word()] = str(file)
         for one in alerts:
             if one.alert in places:

@@ -58,7 +58,7 @@ def load(path: Path) -> list[Recording]:
     for number, one in enumerate(found):
         if twice := [before.line for before in found[:number] if before.name == one.name]:
             raise TachoscopeError(
-                f"{one.path}:{one.line}: {one.name} is recorded in line {twice[0]} already", fix="give each a name of its own"
+                f"{one.path}:{one.line}: {one.name} is recorded in line {twice[0]} already", fix="give each a different name"
             )
         if late := {later.name for later in found[number:]} & set(one.reads):
             raise TachoscopeError(
@@ -117,7 +117,7 @@ def _recording(item: Value) -> Recording:
     name, expr = parts.required("record", "add record: and a name"), parts.required("expr", "add expr: and PromQL")
     if not _NAME.fullmatch(name.text()):
         fix = "write level:metric:operation, such as job:tachoscope_steps:rate1m; slo: is of the objectives"
-        raise name.error(f"is {name.text()!r}, no name of a recording", fix)
+        raise name.error(f"is {name.text()!r}, which is not a name of a recording", fix)
     try:
         tree = promql.parse(expr.text())
     except TachoscopeError as error:

@@ -123,7 +123,7 @@ def _names(slos: Sequence[Slo], events: Sequence[EventAlert], shipped: ShippedOb
         if isinstance(one, Slo):
             objectives[one.name].append(one)
     for what, places in (("objective", objectives), ("alert", alerts)):
-        fix = "give it a name of its own"
+        fix = "give it another name"
         for name, (first, *more) in places.items():
             for other in more:
                 yield _error(other, f"{what} {name} is there already, at {first.path}:{_line(first, what)}", fix, what)
@@ -138,7 +138,7 @@ def _replaced(slos: Sequence[Slo], shipped: ShippedObjectives) -> Iterator[Probl
         if slo.name in ours and Path(slo.path).resolve() not in of_ours:
             place = f"{ours[slo.name].path}:{ours[slo.name].line}"
             what = f"objective {slo.name} takes the place of the one that comes with tachoscope, at {place}"
-            yield Problem(slo.path, slo.line, "note", what, "never load rules of both; to have both, give it a name of its own")
+            yield Problem(slo.path, slo.line, "note", what, "do not load the rules of both; to keep both, give it another name")
 
 
 def _people(of: Slo | EventAlert, around: Surroundings) -> Iterator[Problem]:

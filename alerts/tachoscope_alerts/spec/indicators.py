@@ -94,7 +94,9 @@ def check_by(found: Indicator, by: tuple[str, ...], place: Value | None) -> None
         if not _LABEL.fullmatch(label):
             raise place.error(f"holds {label!r}, which is not a label", "write labels with commas between them")
         if isinstance(found, Slices) and label not in found.by:
-            raise place.error(f"holds {label}, which no entity has", f"add it to the metric source's by: {', '.join(found.by)}")
+            raise place.error(
+                f"holds {label}, which is not a label of an entity", f"add it to the metric source's by: {', '.join(found.by)}"
+            )
 
 
 def seconds(value: Value) -> float:
@@ -105,7 +107,7 @@ def seconds(value: Value) -> float:
     """
     match = _DURATION.fullmatch(value.word())
     if match is None:
-        raise value.error(f"is {value.word()!r}, no length of time", "write a number and a unit (m, h, d or w): 28d")
+        raise value.error(f"is {value.word()!r}, which is not a duration", "write a number and a unit (m, h, d or w): 28d")
     if match[2] not in _SECONDS:
         raise value.error(f"is {value.word()!r}: months, quarters and years have no fixed length", "write days: 28d")
     return float(match[1]) * _SECONDS[match[2]]
@@ -164,7 +166,7 @@ def _slices(value: Value, objective: Section) -> Slices:
         missing="bad" if _choice(source, "missing", ("ignored", "bad")) == "bad" else "ignored",
     )
     if missing is not None and found.missing == "bad" and (found.gate is None or set(found.gate.on) != set(by)):
-        raise missing.error("is bad, but nothing tells which entities there should be", "add while: with an on: that equals by:")
+        raise missing.error("is bad, but nothing defines which entities must exist", "add while: with an on: that equals by:")
     return found
 
 
@@ -185,7 +187,9 @@ def _gate(value: Value, by: tuple[str, ...]) -> Gate:
     since = section.get("for")
     if not set(on) <= set(by):
         foreign = sorted(set(on) - set(by))[0]
-        raise section.values["on"].error(f"holds {foreign}, which no entity has", f"take labels of by: {', '.join(by)}")
+        raise section.values["on"].error(
+            f"holds {foreign}, which is not a label of an entity", f"take labels of by: {', '.join(by)}"
+        )
     return Gate(selector=_selector(section), on=on, since_seconds=seconds(since) if since else 0.0)
 
 
@@ -208,7 +212,9 @@ def _source(value: Value, known: tuple[str, ...]) -> Section:
 def _selector(section: Section) -> Selector:
     metric = section.required("metric", "name the metric")
     if not _METRIC.fullmatch(metric.text()):
-        raise metric.error(f"is {metric.text()!r}, no name of a metric", "name one metric; its labels go to labels: {label: value}")
+        raise metric.error(
+            f"is {metric.text()!r}, which is not a name of a metric", "name one metric; its labels go to labels: {label: value}"
+        )
     return Selector(metric=metric.text(), labels=_matchers(section, "labels"), excluding=_matchers(section, "excluding"))
 
 

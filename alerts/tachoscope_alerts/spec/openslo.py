@@ -88,7 +88,7 @@ def read(path: Path) -> list[Slo]:
     for kind, section in wanted:
         metadata = section.required("metadata", "add metadata: {name: ...}")
         if kind == "SLI" and _name(metadata) in shared:
-            raise metadata.error(f"names {_name(metadata)!r} as another indicator of this file does", "give it a name of its own")
+            raise metadata.error(f"names {_name(metadata)!r} as another indicator of this file does", "give it another name")
         if kind == "SLI":
             shared[_name(metadata)] = section
     return [slo for kind, section in wanted if kind == "SLO" for slo in _objectives(section, shared)]
@@ -174,7 +174,7 @@ def _objective_name(section: Section, document: str, *, alone: bool) -> str:
     if alone:
         return document
     if display is None:
-        raise section.place.error("has no name of its own", "add displayName: it tells the objectives of a document apart")
+        raise section.place.error("has no displayName of its own", "add displayName: it tells the objectives of a document apart")
     raise display.error(f"is {display.text()!r}", f"it is the objective's name: {_NAME_FIX}")
 
 

@@ -214,7 +214,7 @@ def _url(value: Value) -> str:
     if has_password:
         raise value.error("holds a password", "give it as http_config: {basic_auth: {username:, password_file:}}")
     if not usable:
-        raise value.error(f"is {text!r}, no http address", "write https://host/path")
+        raise value.error(f"is {text!r}, which is not an http address", "write https://host/path")
     return text
 
 
@@ -222,7 +222,7 @@ def _base(value: Value) -> str:
     """Return a base URL, without query and fragment, which would swallow what is appended."""
     text = _url(value)
     if set(text) & {"?", "#"}:
-        raise value.error(f"is {text!r}, with a query or a fragment, which no link can go on behind", "write https://host/path")
+        raise value.error(f"is {text!r}, with a query or a fragment, to which no path can be appended", "write https://host/path")
     return text.rstrip("/")
 
 
@@ -258,7 +258,7 @@ def _maintenance(value: Value, owners: tuple[str, ...]) -> tuple[Maintenance, ..
         parts = item.section(("name", "owners", "severities", "intervals"))
         name = _need(parts, "name")
         if name.word() in found:
-            raise name.error(f"is {name.word()!r}, as that of another window", "give each a name of its own")
+            raise name.error(f"is {name.word()!r}, as that of another window", "give each a different name")
         intervals = _need(parts, "intervals")
         if not intervals.items():
             raise intervals.error("mutes nothing", "write at least one interval")

@@ -94,6 +94,6 @@ class CompactedPart:
             with self.store.files.open(path, "rb") as file:
                 yield file
         except FileNotFoundError:
-            raise self.missing(f"{path} in store {self.store.url} is not there any more") from None
+            raise self.missing(f"{path} in store {self.store.url} no longer exists") from None
         except (OSError, ValueError) as error:
             raise BrokenObjectError(f"could not read {path} in store {self.store.url}: {error}") from None

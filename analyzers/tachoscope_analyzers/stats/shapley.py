@@ -73,7 +73,7 @@ def sampled(game: Game, causes: Sequence[str], *, permutations: int = PERMUTATIO
         ValueError: fewer than two permutations are asked for: their error could not be told.
     """
     if permutations < 2:
-        raise ValueError(f"{permutations} permutations tell no standard error")
+        raise ValueError(f"{permutations} permutations give no standard error")
     played: dict[frozenset[str], Values] = {}
 
     def play(coalition: frozenset[str]) -> Values:

@@ -23,10 +23,10 @@ def analyze(
         typer.Argument(
             metavar="PATH...",
             help="A store, a job's folder in it, spool directories or segments, a saved report. Default: the store. "
-            "Other things, such as a profiler trace, are judged by their own command.",
+            "Other input, such as a profiler trace, has its own command.",
         ),
     ] = None,
-    job: Annotated[str | None, typer.Option(help="The job to judge. Default: the one written last.")] = None,
+    job: Annotated[str | None, typer.Option(help="The job to analyze. Default: the last one written.")] = None,
     from_: FromOption = None,
     to: ToOption = None,
     last: LastOption = None,

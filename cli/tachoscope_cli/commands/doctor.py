@@ -152,7 +152,7 @@ def _wait_reasons() -> Check:
 
 def _pressure() -> Check:
     if procfs.pressure_seconds("cpu") is None:
-        return _check("pressure (PSI)", "no", "/proc/pressure is not there: less evidence for contention")
+        return _check("pressure (PSI)", "no", "/proc/pressure does not exist: less evidence for contention")
     return _check("pressure (PSI)", "ok", "/proc/pressure")
 
 

@@ -118,7 +118,7 @@ def _outcome(request: Request, answers: RequestAnswers) -> list[RankState]:
         print_notice("the traces do not mark steps: no torch optimizer ran while they were recorded")
     elif fewest < request.steps:
         print_notice(
-            f"the traces hold {fewest} whole steps, {request.steps} were asked for: profiles.most_seconds of the agent limits them"
+            f"the traces have {fewest} whole steps, {request.steps} were requested: profiles.most_seconds of the agent limits them"
         )
     return kept
 

@@ -60,13 +60,11 @@ def _tell(values: Mapping[str, str], *, needed: Sequence[str], left: Sequence[st
         print_notice(f"not used by this page: {', '.join(unused)}; {takes}")
     missing = [label for label in left if label not in {**EMPTY, **values}]
     if missing:
-        print_notice(
-            f"not filled in: {', '.join(missing)}; the page says above each step where it is from, else runbooks/README.md"
-        )
+        print_notice(f"not filled in: {', '.join(missing)}; sources: above each step, or runbooks/README.md")
     unplain = [label for label in left if values.get(label)]
     empty = [label for label in EMPTY if label in needed and label not in values]
     if empty:
-        print_notice(f"taken as empty: {', '.join(empty)}; give those that the alert has, or its queries find nothing")
+        print_notice(f"assumed empty: {', '.join(empty)}; set those that the alert has, or its queries find nothing")
     if unplain:
         words = " ".join(f"{label}={shlex.quote(values[label])}" for label in unplain)
         print_notice(

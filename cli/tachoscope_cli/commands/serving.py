@@ -32,7 +32,7 @@ def serving(
     job: Annotated[
         str | None,
         typer.Option(
-            help="Name of a service with records in the store. With a URL, file or selector: what the report calls the server."
+            help="Name of a service with records in the store. With a URL, file or selector: name of the server in the report."
         ),
     ] = None,
     store: StoreOption = None,

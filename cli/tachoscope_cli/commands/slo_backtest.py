@@ -26,7 +26,7 @@ EPILOG = (
 
 
 def slo_backtest(
-    objective: Annotated[str, typer.Argument(metavar="OBJECTIVE", help="Its name, such as inference-ttft-p99.")],
+    objective: Annotated[str, typer.Argument(metavar="OBJECTIVE", help="Name of the objective, such as inference-ttft-p99.")],
     target: Annotated[str | None, typer.Option(metavar="RATIO", help="Target to try: 99.5% or 0.995.")] = None,
     threshold: Annotated[
         float | None,

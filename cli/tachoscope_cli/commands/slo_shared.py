@@ -51,12 +51,12 @@ def days_of(text: str) -> float:
     """Return the days of `--for`.
 
     Raises:
-        TachoscopeError: it is not a length of time.
+        TachoscopeError: it is not a duration.
     """
     try:
         return seconds_of(text) / 86400
     except TachoscopeError as error:
-        raise TachoscopeError(f"--for {text!r} is not a length of time above 0", fix="write 90m, 12h or 7d") from error
+        raise TachoscopeError(f"--for {text!r} is not a duration above 0", fix="write 90m, 12h or 7d") from error
 
 
 @contextlib.contextmanager
@@ -88,12 +88,12 @@ def begin_runbooks(slos: list[Slo], alerts: list[EventAlert], rules: Policy, fol
     subjects = runbook_skeleton.subjects(slos, alerts)
     missing = [alert for alert in subjects if not any((place / f"{alert}.md").is_file() for place in folders)]
     if missing and folder is None:
-        print_notice(f"without a runbook: {', '.join(missing)}; --runbooks {folders[0]} writes their beginnings")
+        print_notice(f"without a runbook: {', '.join(missing)}; --runbooks {folders[0]} writes skeletons")
     elif folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         for alert in missing:
             (folder / f"{alert}.md").write_text(runbook_skeleton.skeleton(subjects[alert], rules))
-            print_notice(f"{folder / alert}.md is begun: fill in what says TODO")
+            print_notice(f"{folder / alert}.md is a skeleton: fill in each TODO")
 
 
 def say_left_out(others: ShippedObjectives, events: Path | None) -> None:
@@ -109,4 +109,4 @@ def say_left_out(others: ShippedObjectives, events: Path | None) -> None:
     ways = [f"--slos {files.path_of('slos')}"] if others.slos else []
     if events is not None and others.events:
         ways.append(f"copy of {files.path_of('events')} what {events} lacks")
-    print_notice(f"left out of what comes with tachoscope: {' and '.join(parts)}; to build them too: {', and '.join(ways)}")
+    print_notice(f"not built from the shipped alerts: {' and '.join(parts)}; to build them too: {', and '.join(ways)}")

@@ -18,7 +18,7 @@ def trace(
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH...", help="Profiler traces of one job: files, directories, patterns. One per rank.")
     ],
-    job: Annotated[str | None, typer.Option(help="What the report calls the job. Default: the name of the file or folder.")] = None,
+    job: Annotated[str | None, typer.Option(help="Name of the job in the report. Default: the name of the file or folder.")] = None,
     baseline: Annotated[
         list[str] | None,
         typer.Option(metavar="PATH", help="Earlier traces to compare with: what became slower, by state, operator and kernel."),

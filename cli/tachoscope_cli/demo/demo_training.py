@@ -261,9 +261,9 @@ def main() -> None:
     parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--data", type=Path, required=True, help="empty folder for data and checkpoint")
-    parser.add_argument("--slow-seconds", type=float, help="of input_* and compute_straggler: that a step takes longer")
+    parser.add_argument("--slow-seconds", type=float, help="for input_* and compute_straggler: extra seconds of a step")
     parser.add_argument(
-        "--fault-while", type=Path, metavar="FILE", help="of input_* and compute_straggler: it holds while this file exists"
+        "--fault-while", type=Path, metavar="FILE", help="for input_* and compute_straggler: the fault lasts while this file exists"
     )
     parser.add_argument(
         "--save-seconds", type=float, help="save a checkpoint at this interval; a failed save is reported, and training continues"

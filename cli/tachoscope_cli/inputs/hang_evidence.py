@@ -25,7 +25,7 @@ def hang_of_job(job: str, store_name: str | None, attempt: int | None = None) ->
     if not (found.bundles or found.refused):
         which = "" if attempt is None else f" in attempt {attempt}"
         raise TachoscopeError(
-            f"nothing was collected of a hang of job {job!r}{which} in store {store.url}",
+            f"no evidence of a hang of job {job!r}{which} in store {store.url}",
             fix="`tachoscope run` and agents collect while a job hangs (docs/guides/hangs.md); what its records say: "
             f"tachoscope analyze --job {job}",
         )

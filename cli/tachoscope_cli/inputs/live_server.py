@@ -61,7 +61,7 @@ def analyze(options: ServingOptions, console: Console) -> Report:
         return _of_prometheus(options, seconds)
     _peak(options.device)  # what is wrong with the words is said before the sampling, not after
     if options.save is not None and not os.access(options.save.absolute().parent, os.W_OK):
-        raise TachoscopeError(f"could not write {options.save}: its folder is not there, or not writable")
+        raise TachoscopeError(f"could not write {options.save}: its folder does not exist or is not writable")
     url = page_url(options.server)
     every = seconds_of(options.every) if options.every else min(_MOST_LOOKS_SECONDS, seconds / _LOOKS_OF_A_SHORT_LOOK)
     snapshots: list[Snapshot] = []
@@ -89,7 +89,7 @@ def _kept(watched: Iterable[Sample], snapshots: list[Snapshot], url: str, every:
         full = next((most for size, most in ((kept, _MOST_KEPT_BYTES), (pages, serving_recording.MAX_BYTES)) if size > most), 0)
         if full:
             print_notice(
-                f"{url}: {len(snapshots)} samples of it take more than {full >> 20} MiB: judging what was seen until then"
+                f"{url}: {len(snapshots)} samples of it take more than {full >> 20} MiB: analyzing the samples so far"
                 f" (to sample for longer: --every {4 * every:g}s)"
             )
             return
@@ -173,7 +173,7 @@ def _watched(url: str, seconds: float, every: float, console: Console) -> Iterat
                 bar.update(task, completed=min(time.monotonic() - began, seconds))
                 yield sample
         except KeyboardInterrupt:
-            print_notice(f"interrupted after {time.monotonic() - began:.0f} s: judging what was seen until then")
+            print_notice(f"interrupted after {time.monotonic() - began:.0f} s: analyzing the samples so far")
 
 
 def _samples(url: str, seconds: float, every: float) -> Iterator[Sample]:

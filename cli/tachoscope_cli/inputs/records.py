@@ -191,7 +191,7 @@ def _look_into_spool(store: Store, job: str) -> None:
     except (TachoscopeError, OSError):
         return
     raise TachoscopeError(
-        f"store {store.url} has no records of job {job!r}, but some lie in the spool, not shipped yet",
+        f"store {store.url} has no records of job {job!r}, but the spool has some that are not shipped yet",
         fix=f"tachoscope analyze {root} --job {job}, or for its whole life tachoscope goodput {job} {root}",
     )
 

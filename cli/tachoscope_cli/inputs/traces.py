@@ -92,10 +92,8 @@ def _is_folder_of_traces(path: str) -> bool:
         return False
     dumps = sorted(folder for folder, files in by_folder.items() if any(map(NAME.fullmatch, files)))
     if dumps:
-        raise TachoscopeError(
-            f"{path} holds dumps of a flight recorder in folders below it", fix=f"name one of them, such as {dumps[0]}"
-        )
-    raise TachoscopeError(f"{path} holds neither traces nor records nor dumps", fix=_WHAT_TRACES_ARE)
+        raise TachoscopeError(f"{path} has flight recorder dumps in its subfolders", fix=f"name one of them, such as {dumps[0]}")
+    raise TachoscopeError(f"{path} contains no traces, records or dumps", fix=_WHAT_TRACES_ARE)
 
 
 def _is_trace_file(path: str) -> bool:

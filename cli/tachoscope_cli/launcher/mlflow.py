@@ -42,4 +42,4 @@ def _usable(recorded: str, own: str) -> str:
         return recorded
     if redact(own) == recorded:
         return own
-    raise TachoscopeError("its tracking URI holds credentials, which are not recorded", fix="set MLFLOW_TRACKING_URI")
+    raise TachoscopeError("its tracking URI contains credentials, which are not recorded", fix="set MLFLOW_TRACKING_URI")

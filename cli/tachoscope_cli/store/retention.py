@@ -147,7 +147,7 @@ def prune(
 
     if not (records or metrics or traces or nodes):
         raise TachoscopeError(
-            "no option says what to remove", fix="give --records, --metrics, --traces or --nodes, first with --dry-run"
+            "no option selects what to remove", fix="give --records, --metrics, --traces or --nodes, first with --dry-run"
         )
     opened = Store(store_url(store))
     jobs = _jobs(opened)
@@ -217,4 +217,4 @@ def hold(
         console().print(f"job {job} is not held any more")
     else:
         retention.hold(opened, job, reason, time.time())
-        console().print(f"job {job} is held: tachoscope store prune leaves it")
+        console().print(f"job {job} is held: tachoscope store prune keeps it")

@@ -37,7 +37,7 @@ def add_traces(
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH...", help="Traces that were recorded together: files, directories, patterns.")
     ],
-    recording: Annotated[str | None, typer.Option(metavar="NAME", help="What to call them. Default: the time now.")] = None,
+    recording: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the recording. Default: the current time.")] = None,
     store: StoreOption = None,
 ) -> None:
     """Put profiler traces of a job into the store, where `tachoscope explore` shows them on the job's page Trace.

@@ -80,7 +80,7 @@ def notes(report: SloReport) -> list[str]:
         return report.notes
     seconds, period, _ = max(short)
     which = ", ".join(one for *_, one in short)
-    return [f"only {duration(seconds)} of {period} are measured: the budgets say little yet of {which}", *report.notes]
+    return [f"only {duration(seconds)} of {period} are measured: not yet meaningful are the budgets of {which}", *report.notes]
 
 
 def name(objective: Objective, budget: Budget) -> str:

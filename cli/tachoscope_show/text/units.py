@@ -37,7 +37,7 @@ def seconds_of(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip())
     unit = (match[2] or "s") if match else ""
     if match is None or unit not in _UNITS or not float(match[1]):
-        raise TachoscopeError(f"{text!r} is not a length of time", fix="write 60s, 5m, 1h or 2d")
+        raise TachoscopeError(f"{text!r} is not a duration", fix="write 60s, 5m, 1h or 2d")
     return float(match[1]) * _UNITS[unit]
 
 

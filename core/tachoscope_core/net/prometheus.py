@@ -92,7 +92,7 @@ def fetch(
     except TooLongError:
         raise TachoscopeError(f"{url} has more than {most_bytes >> 20} MiB for {query[:80]}", fix=less) from None
     except HttpError as error:
-        raise TachoscopeError(f"could not ask the Prometheus {url}: {error}") from None
+        raise TachoscopeError(f"could not query the Prometheus {url}: {error}") from None
     if answer.status != 200:
         raise _refused(url, query, answer)
     try:

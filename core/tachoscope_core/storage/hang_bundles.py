@@ -256,4 +256,4 @@ def parse(document: bytes, where: str) -> HangBundle:
             )
         return msgspec.json.decode(document, type=HangBundle)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TachoscopeError(f"{where} is not what was found at a hang: {error}") from None
+        raise TachoscopeError(f"{where} is not the evidence of a hang: {error}") from None

@@ -183,7 +183,7 @@ def read_request(store: Store, job: str, request_id: str) -> Request | None:
     """
     found = _read(store, f"{_folder(store, job, request_id)}/request.json", Request)
     if found is not None and (found.job, found.id) != (job, request_id):
-        raise TachoscopeError(f"request {request_id} of job {job} in store {store.url} says that it is another one")
+        raise TachoscopeError(f"request {request_id} of job {job} in store {store.url} has the id of another one")
     return found
 
 

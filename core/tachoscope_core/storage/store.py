@@ -329,13 +329,13 @@ class Store:
         """Return the JSON lines of an object.
 
         Raises:
-            GoneObjectError: it is not there any more.
+            GoneObjectError: it no longer exists.
             BrokenObjectError: it is cut short, not gzip, or larger than any that tachoscope writes.
         """
         try:
             data: bytes = self._fs.cat_file(path)
         except FileNotFoundError:
-            raise GoneObjectError(f"{path} in store {self.url} is not there any more") from None
+            raise GoneObjectError(f"{path} in store {self.url} no longer exists") from None
         except Exception as error:
             raise TachoscopeError(f"could not read {path} in store {self.url}: {error}") from None
         try:
@@ -355,7 +355,7 @@ class Store:
         if there is None:
             return self._put(key, lines)
         if there != lines:
-            raise OtherContentError(f"{path} in store {self.url} holds other records of that writer, and is left as it is")
+            raise OtherContentError(f"{path} in store {self.url} already has other records of that writer and is not changed")
         return path
 
     def _content(self, path: str) -> bytes | None:

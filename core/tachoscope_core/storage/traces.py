@@ -97,7 +97,7 @@ def write(store: Store, job: str, recording: str, file: Path, *, name: str = "",
     name = file_name(name or file.name)
     _check_recording(recording)
     if not name.endswith(SUFFIXES):
-        raise TachoscopeError(f"{file} is not named as a trace is", fix=f"traces end with {', '.join(SUFFIXES)}")
+        raise TachoscopeError(f"{file} does not have the name of a trace", fix=f"traces end with {', '.join(SUFFIXES)}")
     folder = f"{store.root}/jobs/{check_job_name(job)}/traces/{recording}"
     path = f"{folder}/{name}"
     try:
@@ -194,7 +194,7 @@ def local(store: Store, trace: StoredTrace, *, progress: Progress | None = None,
         unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
     except OSError as error:
         raise TachoscopeError(
-            f"could not keep a copy of {trace.path} in {folder}: {error.strerror}", fix="set TACHOSCOPE_CACHE to a folder with room"
+            f"could not copy {trace.path} in {folder}: {error.strerror}", fix="set TACHOSCOPE_CACHE to a folder with room"
         ) from None
     try:
         with store.files.open(trace.path, "rb") as source, (unfinished / trace.file).open("wb") as target:

@@ -56,7 +56,7 @@ def _of_link(url: str, targets: Targets) -> Iterator[tuple[str, str]]:
         name = url.removeprefix(f"{policy.runbook_base}/")
         is_fixed = not variables_in(name)  # a table's links name what the row is about
         if is_fixed and targets.runbooks is not None and not (targets.runbooks / name).is_file():
-            yield f"leads to the runbook {name}, which is not there", f"name an alert that has one in {targets.runbooks}"
+            yield f"leads to the runbook {name}, which does not exist", f"name an alert that has one in {targets.runbooks}"
     elif url.startswith(f"{policy.explorer_base}/"):
         yield from _of_explorer(url.removeprefix(f"{policy.explorer_base}/"))
     elif url.startswith("/d/"):
@@ -77,7 +77,7 @@ def _of_board(url: str, boards: Mapping[str, Collection[str]]) -> Iterator[tuple
     parts = urlsplit(url)
     uid = parts.path.removeprefix("/d/").partition("/")[0]
     if uid not in boards:
-        yield f"leads to the board {uid!r}, which is not there", f"there are {', '.join(sorted(boards))}"
+        yield f"leads to the board {uid!r}, which does not exist", f"there are {', '.join(sorted(boards))}"
         return
     for name in _given(parts.query):
         if name not in boards[uid]:

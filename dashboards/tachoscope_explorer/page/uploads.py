@@ -91,7 +91,7 @@ class Uploads:
 
     def _keep(self, folder: Path, uploaded: str, content: bytes | memoryview, most_text: int) -> Path:
         if not uploaded.endswith(SUFFIXES):
-            raise TachoscopeError(f"{uploaded} is not named as a trace is", fix=f"traces end with {', '.join(SUFFIXES)}")
+            raise TachoscopeError(f"{uploaded} does not have the name of a trace", fix=f"traces end with {', '.join(SUFFIXES)}")
         path = folder / file_name(uploaded)
         if path.exists():
             raise TachoscopeError(f"two of the files are called {path.name}", fix="upload one after the other")
@@ -105,7 +105,7 @@ class Uploads:
                     made.write(f"{trace.folder}\n")
         except OSError as error:
             raise TachoscopeError(
-                f"could not keep {uploaded}: {error.strerror}", fix="free space in the temporary folder"
+                f"could not store {uploaded}: {error.strerror}", fix="free space in the temporary folder"
             ) from None
         except TachoscopeError as error:  # where it lies here is nobody's business
             raise TachoscopeError(str(error).replace(str(path), uploaded)) from None

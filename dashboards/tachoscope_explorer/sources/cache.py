@@ -108,5 +108,5 @@ def life(url: str, job: str, at: float | None = None, *, patient: bool = False) 
     """
     at = written(url, job) if at is None else at
     if not patient and _records(url, job, at).left_out:
-        raise TachoscopeError("to read the whole life of this job takes long", fix=f"tachoscope goodput {job}")
+        raise TachoscopeError("reading the whole life of this job takes long", fix=f"tachoscope goodput {job}")
     return _life(url, job, at)

@@ -228,8 +228,8 @@ def test_a_window_holds_four_scrapes_however_rare_they_are(timing: Timing, windo
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        ([("steps", "sum by (a) (b)")], "no name of a recording"),
-        ([("slo:steps:sum", "sum by (a) (b)")], "no name of a recording"),
+        ([("steps", "sum by (a) (b)")], "not a name of a recording"),
+        ([("slo:steps:sum", "sum by (a) (b)")], "not a name of a recording"),
         ([("a:steps:sum", "tachoscope_gpus")], "which labels it keeps"),
         ([("a:steps:sum", "sum (tachoscope_gpus)")], "which labels it keeps"),
         ([("a:steps:sum", "sum without (kind) (tachoscope_gpus)")], "which labels it keeps"),

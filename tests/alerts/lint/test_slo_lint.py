@@ -234,8 +234,8 @@ def test_names_that_are_given_twice_name_the_first_place(problems):
     twice = replace(HISTOGRAM, name="availability", alert="AvailabilityBurn", line=20)
 
     assert problems(RATIO, twice) == [
-        "slos.yaml:20: error: alert AvailabilityBurn is there already, at slos.yaml:7 (give it a name of its own)",
-        "slos.yaml:20: error: objective availability is there already, at slos.yaml:7 (give it a name of its own)",
+        "slos.yaml:20: error: alert AvailabilityBurn is there already, at slos.yaml:7 (give it another name)",
+        "slos.yaml:20: error: objective availability is there already, at slos.yaml:7 (give it another name)",
     ]
 
 

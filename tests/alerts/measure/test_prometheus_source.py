@@ -112,6 +112,6 @@ def test_a_prometheus_without_samples_measures_nothing() -> None:
 
 
 def test_one_that_cannot_be_reached_is_named_and_secrets_of_its_address_are_not() -> None:
-    with pytest.raises(TachoscopeError, match=r"could not ask the Prometheus http://127\.0\.0\.1:1: .*refused"):
+    with pytest.raises(TachoscopeError, match=r"could not query the Prometheus http://127\.0\.0\.1:1: .*refused"):
         PrometheusSource("http://127.0.0.1:1").measure([ASK], TIMING)
     assert "hunter2" not in PrometheusSource("http://me:hunter2@127.0.0.1:1").name

@@ -290,7 +290,7 @@ def test_a_mistake_is_told_with_file_line_key_offender_and_way_out(mistake: str,
 def test_objectives_without_names_of_their_own_are_refused(written):
     text = RATIO.replace("    - target: 0.99", "    - target: 0.99\n    - target: 0.9")
 
-    with pytest.raises(TachoscopeError, match=r"objectives\[0\] has no name of its own .*displayName"):
+    with pytest.raises(TachoscopeError, match=r"objectives\[0\] has no displayName of its own .*displayName"):
         openslo.read(written(text))
 
 

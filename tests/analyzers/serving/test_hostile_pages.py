@@ -70,7 +70,7 @@ def test_what_is_kept_of_ever_new_pages_is_bounded_and_judged(tmp_path: Path, pa
     code, said, mib = looked_at(tmp_path, page, "--for", "2m", "--save", str(kept))
 
     assert mib < MOST_MIB
-    assert "samples of it take more than 80 MiB: judging what was seen until then (to sample for longer: --every 0.2s)" in said
+    assert "samples of it take more than 80 MiB: analyzing the samples so far (to sample for longer: --every 0.2s)" in said
     assert "Traceback" not in said
     assert code in {0, 2}
     assert len(serving_recording.read(kept)) >= 2

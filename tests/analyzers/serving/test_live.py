@@ -133,7 +133,7 @@ def test_an_interrupt_judges_what_was_seen_until_then() -> None:
         (("http://127.0.0.1:9/metrics", "--for", "1s"), "could not be read"),
         (("URL/other", "--for", "1s"), "404"),
         (("ftp://x", "--for", "1s"), "not the address of a server"),
-        (("URL", "--for", "soon"), "'soon' is not a length of time"),
+        (("URL", "--for", "soon"), "'soon' is not a duration"),
         (("URL", "--for", "0.1s"), "too short"),
         (("URL", "--for", "2s", "--device", "Abacus"), "the memory bandwidth of 'Abacus' is unknown"),
         (("--save", "x"), "name a server, a recording, or the --job of a service"),

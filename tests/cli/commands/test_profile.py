@@ -81,7 +81,7 @@ def test_ranks_without_a_trace_are_named_with_the_reason(capsys: pytest.CaptureF
 
 def test_too_few_steps_are_said_and_none_at_all_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     command._outcome(REQUEST, answers(FINAL, "stored", "stored", steps=3))
-    assert "hold 3 whole steps, 5 were asked for" in capsys.readouterr().err
+    assert "have 3 whole steps, 5 were requested" in capsys.readouterr().err
     command._outcome(REQUEST, answers(FINAL, "stored", "stored", steps=0))
     assert "the traces do not mark steps" in capsys.readouterr().err
     with pytest.raises(TachoscopeError, match=r"no trace of job resnet was recorded: rank 0: it fell over"):

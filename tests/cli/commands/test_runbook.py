@@ -16,7 +16,7 @@ def test_the_labels_of_the_alert_stand_in_queries_and_commands(capsys: pytest.Ca
     out, err = capsys.readouterr()
 
     assert 'tachoscope_steps_total{training_job="resnet",cluster="",workload_namespace=""}' in out
-    assert "taken as empty: cluster, workload_namespace; give those that the alert has" in err
+    assert "assumed empty: cluster, workload_namespace; set those that the alert has" in err
     assert 'tachoscope goodput "resnet"' in out
     assert "${training_job}" not in out
     assert "not filled in:" in err

@@ -275,7 +275,7 @@ def test_a_store_that_is_not_there_is_an_error_and_not_an_empty_one(own: Path, t
 
 @pytest.mark.parametrize("text", ["abc", "0d"])
 def test_a_time_to_report_on_that_is_none_names_its_option(text: str, own: Path):
-    with pytest.raises(TachoscopeError, match=rf"--for '{text}' is not a length of time above 0 \(write 90m, 12h or 7d\)"):
+    with pytest.raises(TachoscopeError, match=rf"--for '{text}' is not a duration above 0 \(write 90m, 12h or 7d\)"):
         call(("slo", "report", "--slos", str(own), "--for", text))
 
 

@@ -92,7 +92,7 @@ def test_of_a_job_that_is_not_shipped_yet_the_error_says_where_its_records_lie(
     life.load(run)
     monkeypatch.setenv("TACHOSCOPE_SPOOL", str(tmp_path / "spool"))
 
-    with pytest.raises(TachoscopeError, match=f"lie in the spool.*tachoscope analyze {tmp_path / 'spool'} --job resnet"):
+    with pytest.raises(TachoscopeError, match=f"the spool has some.*tachoscope analyze {tmp_path / 'spool'} --job resnet"):
         call(["goodput", "resnet", "--store", str(store)])
 
 

@@ -66,7 +66,7 @@ def test_folders_of_dumps_in_a_folder_are_named(tmp_path: Path) -> None:
 def test_a_folder_with_neither_traces_nor_records_is_not_called_one_without_records(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a note\n")
 
-    assert "holds neither traces nor records" in refused(tmp_path)
+    assert "contains no traces, records or dumps" in refused(tmp_path)
 
 
 def test_logs_beside_traces_do_not_hide_them(tmp_path: Path) -> None:

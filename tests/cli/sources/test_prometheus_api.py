@@ -159,13 +159,13 @@ def test_what_is_no_prometheus_does_not_answer_or_has_too_much_is_said(
         ("", "is not a Prometheus server"),
         ("html", "is not a Prometheus server"),
         ("error", "is not a Prometheus server: it answers 500"),
-        ("no_http", "could not ask the Prometheus"),
+        ("no_http", "could not query the Prometheus"),
         ("break_off", "could not ask|is not a Prometheus server"),
     ):
         fake.fault = fault
         with pytest.raises(TachoscopeError, match=why):
             read(url, 'job="x"', 60)
-    with pytest.raises(TachoscopeError, match="could not ask the Prometheus http://127.0.0.1:1: .*refused"):
+    with pytest.raises(TachoscopeError, match="could not query the Prometheus http://127.0.0.1:1: .*refused"):
         read("http://127.0.0.1:1", 'job="x"', 60)
     with pytest.raises(TachoscopeError, match="is not an http:// or https:// URL of a Prometheus"):
         read("file:///etc", 'job="x"', 60)

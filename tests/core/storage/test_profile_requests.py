@@ -78,7 +78,7 @@ def test_a_request_that_says_it_is_another_is_not_believed(store: Store) -> None
     folder = Path(store.root) / "jobs" / "resnet" / "requests"
     (folder / made.id).rename(folder / f"{made.id}-x")
 
-    with pytest.raises(TachoscopeError, match="says that it is another one"):
+    with pytest.raises(TachoscopeError, match="has the id of another one"):
         profile_requests.read_request(store, "resnet", f"{made.id}-x")
 
 

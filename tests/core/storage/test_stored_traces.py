@@ -78,7 +78,7 @@ def test_the_name_of_a_file_becomes_one_that_a_store_can_hold(tmp_path: Path, st
 
 
 def test_what_is_not_named_as_a_trace_is_neither_written_nor_listed(tmp_path: Path, store: Store) -> None:
-    with pytest.raises(TachoscopeError, match=r"notes\.txt is not named as a trace is"):
+    with pytest.raises(TachoscopeError, match=r"notes\.txt does not have the name of a trace"):
         stored_traces.write(store, "job", "first", trace_file(tmp_path, "notes.txt"))
     folder = Path(put(store, tmp_path).path).parent
     trace_file(folder, "notes.txt")

@@ -32,7 +32,7 @@ def test_the_links_of_a_sound_board_lead_somewhere() -> None:
 
 def test_a_runbook_has_to_be_there() -> None:
     assert problems(runbook(POLICY, "AgentDown").url) == []
-    assert problems(runbook(POLICY, "AgentUp").url) == ["its link 'There' leads to the runbook AgentUp.md, which is not there"]
+    assert problems(runbook(POLICY, "AgentUp").url) == ["its link 'There' leads to the runbook AgentUp.md, which does not exist"]
     assert problems(f"{POLICY.runbook_base}/${{__value.raw}}.md") == []
 
 
@@ -41,7 +41,7 @@ def test_a_board_has_to_be_there_and_to_have_the_variables() -> None:
     assert problems(board("fleet", "Fleet", {}).url) == [
         "its link 'There' drops the cluster that is chosen, which the board tachoscope-fleet has too"
     ]
-    assert problems(board("fleets", "Fleet", {}).url) == ["its link 'There' leads to the board 'fleets', which is not there"]
+    assert problems(board("fleets", "Fleet", {}).url) == ["its link 'There' leads to the board 'fleets', which does not exist"]
     assert problems(board("fleet", "Fleet", {"node": "${node}", "training_job": "${__data.fields.Job}"}).url) == [
         "its link 'There' sets training_job on the board tachoscope-fleet, which has no such variable",
         "its link 'There' sets node on the board tachoscope-fleet, which has no such variable",

@@ -146,7 +146,7 @@ def test_nothing_to_tell_is_no_data_with_its_reason(tmp_path: Path, files: dict[
 
 
 def test_groups_that_the_agent_cannot_see_are_not_taken_for_groups_without_a_quota(tmp_path: Path) -> None:
-    with pytest.raises(NotSupportedError, match="cgroup/a, the control group of process 5, is not there: mount the host's /sys"):
+    with pytest.raises(NotSupportedError, match="cgroup/a, the control group of process 5, does not exist: mount the host's /sys"):
         collector(tmp_path, {"proc/5/cgroup": "0::/a\n", "sys/fs/cgroup/own/cpu.stat": ""}, ranks(r0=5)).collect()
 
 

@@ -51,7 +51,7 @@ def test_all_faults_are_named_at_once_with_key_and_value(tmp_path: Path) -> None
         "devices.gpu: no collector",
         "devices.network: include '(' of a device filter is not a regular expression",
         "otlp.endpoint",
-        "web_config: /no/such/file is not there",
+        "web_config: /no/such/file does not exist",
         "spool: 'here/spool' is a relative path",
         "store: could not open store 's4://bucket/x': Protocol not known: s4",
         "gpu.enabled: 'perhaps': must be one of auto, on, off",

@@ -284,5 +284,5 @@ def test_ras_is_asked_and_what_speaks_against_that_is_said(tmp_path: Path) -> No
         with pytest.raises(RasError, match="not safe to query"):
             ras_answer(server.address)
         address = server.address
-    with pytest.raises(RasError, match="nobody listens"):
+    with pytest.raises(RasError, match="nothing listens"):
         ras_answer(address)

@@ -121,7 +121,7 @@ def test_a_process_that_does_not_ask_in_time_is_told_and_the_other_recorded(tmp_
 
     first, second = read_answers(node.place.store, "resnet", request_.id).ranks
     assert (first.state, second.state) == ("stored", "failed")
-    assert second.reason == "its process did not ask in time what to record"
+    assert second.reason == "its process did not request the recording in time"
 
 
 def test_nobody_is_told_so_late_that_kineto_turns_it_down(tmp_path: Path, request_: Request) -> None:

@@ -221,7 +221,7 @@ def test_a_job_that_goes_on_says_so_and_may_hang_again() -> None:
     (goes_on,) = told.watch.new_events(told.now)
     again = told.stand(40, r0="collective")
 
-    assert (goes_on.kind, goes_on.text) == (None, "the job goes on, after 40 s without a step")
+    assert (goes_on.kind, goes_on.text) == (None, "the job continues after 40 s without a step")
     assert [event.kind for event in again] == [records.WorkerHung]
 
 

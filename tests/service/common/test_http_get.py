@@ -27,7 +27,7 @@ WHY = {
     "break_off": "IncompleteRead",
     "redirect": r"redirects to .* \(302\), which is not followed",
     "error": "answers 500 Internal Server Error",
-    "gzip": "'gzip', which was not asked for",
+    "gzip": "'gzip', which was not requested",
     "no_http": "BadStatusLine",
 }
 

@@ -100,7 +100,7 @@ class DcgmCollector:
         try:
             page = read(get(self._url, seconds=ANSWER_SECONDS, most_bytes=MOST_BYTES).decode(errors="replace"))
         except (HttpError, NotDcgmError) as error:
-            raise DcgmError(f"{self._url}: {error}; does gpu.dcgm_url name the page of a dcgm-exporter that runs?") from None
+            raise DcgmError(f"{self._url}: {error}; is gpu.dcgm_url the page of a running dcgm-exporter?") from None
         if not page.readings:
             raise NoDataError(f"{self._url} reports no GPU")
         if self._xids and not self._xids.keys() & page.uuids:

@@ -106,7 +106,7 @@ def read(page: str) -> Page:
 
 def _check(page: str, *, has_samples: bool) -> None:
     if re.search(r"^tachoscope_", page, re.MULTILINE):
-        raise NotDcgmError("it is a tachoscope agent's page: give the address of a dcgm-exporter")
+        raise NotDcgmError("it is the page of a tachoscope agent: set the address of a dcgm-exporter")
     if not has_samples and (line := _LINE.search(page)):
         raise NotDcgmError(f"it is not a dcgm-exporter's page; the first line is {line[1]!r}")
 

@@ -145,7 +145,7 @@ class _Answer:
             said = unquote(self._headers.get("grpc-message", ""))
             raise CallError(f"gRPC status {status}{': ' if said else ''}{said[:200]}")
         if self._body[:1] == b"\1":
-            raise CallError("the answer is compressed, though that was not asked for")
+            raise CallError("the answer is compressed, which was not requested")
         size = len(self._body) - _PREFIX_BYTES
         if size < 0 or int.from_bytes(self._body[1:_PREFIX_BYTES], "big") != size:
             raise CallError(f"an answer of {len(self._body)} bytes that is not one message")

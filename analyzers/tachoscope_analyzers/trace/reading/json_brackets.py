@@ -54,7 +54,7 @@ class Brackets:
         if len(below):
             closed = int(brackets[below[0]])
             if data[closed] != 0x5D:
-                raise BracketError("a bracket closes that was never opened")
+                raise BracketError("a closing bracket has no opening one")
             brackets, depth, step = brackets[: below[0]], depth[: below[0]], step[: below[0]]
         self._depth = int(depth[-1]) if len(depth) else self._depth
         return np.asarray(brackets[(depth == 0) & (step == -1)] + 1), closed
@@ -63,7 +63,7 @@ class Brackets:
         """Return the last of what `ends` finds in a text of any length, 0 for none, and where the array's bracket closes, or None.
 
         Raises:
-            BracketError: a bracket closes that was never opened.
+            BracketError: a closing bracket has no opening one.
         """
         module = native(MODULE).module
         found = None if module is None else module.last_end(text, self._depth, self._inside, self._backslash)
@@ -98,7 +98,7 @@ def ends_of(text: bytes, counter: Brackets | None = None) -> tuple[Places, int |
     """Return what `Brackets.ends` does for a text of any length, in memory for a piece of it.
 
     Raises:
-        BracketError: a bracket closes that was never opened.
+        BracketError: a closing bracket has no opening one.
     """
     counter = counter or Brackets()
     found = [np.zeros(0, dtype=np.int64)]

@@ -93,7 +93,7 @@ class _Reading(threading.Thread):
 
     def _go_on(self, done_bytes: int, total_bytes: int) -> None:  # noqa: ARG002
         if self._unwanted:
-            raise InterruptedError("it is wanted no more")
+            raise InterruptedError("it is no longer needed")
 
 
 _READINGS: dict[Path, _Reading] = {}

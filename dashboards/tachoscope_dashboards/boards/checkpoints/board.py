@@ -27,7 +27,7 @@ def board(policy: Policy) -> Board:
         uid=board_uid("storage"),
         title="Checkpoints and recovery",
         question="How much work is at risk, and how fast are jobs back?",
-        hint="Work is at risk since the newest checkpoint that was read back and found sound. Below: what saves cost, whether they "
+        hint="Work since the newest verified checkpoint is at risk. Below: what saves cost, whether they "
         "would restore, how long jobs take to be back after a failure, and why they end. Choose a job to see its own.",
         variables=(CLUSTER, NAMESPACE, JOB_NAMESPACE, TRAINING_JOB),
         panels=(

@@ -54,7 +54,7 @@ def board(policy: Policy) -> Board:
         uid=board_uid("inference"),
         title="Inference",
         question="Do users get answers, soon enough, and what limits us?",
-        hint="First what is promised, over the chosen time; then how requests end, where they wait, and what the engines do. "
+        hint="First the objectives, over the chosen time; then how requests end, where they wait, and what the engines do. "
         "Choose a service: quantiles over servers of different makes are rough, as their buckets differ.",
         variables=(CLUSTER, NAMESPACE, SERVICE_NAMESPACE, SERVICE, MODEL),
         panels=(

@@ -50,8 +50,8 @@ def board(policy: Policy) -> Board:
         uid=board_uid("agents"),
         title="Suite health",
         question="Can the other boards be believed: are all agents there, and do they see everything?",
-        hint="What is missing here is missing everywhere. From the top down: agents that are away, what the others cannot see, "
-        "records that do not reach the store, and the rules and alerts that stand on all of it.",
+        hint="What is missing here is missing everywhere. From the top down: missing agents, what the others cannot see, "
+        "records that do not reach the store, and the rules and alerts that depend on all of it.",
         variables=(CLUSTER, NAMESPACE, NODE),
         panels=(
             row("Are all agents there?"),

@@ -64,7 +64,7 @@ def by_steps(context: Context, base: JobView, look: JobView, *, whole: bool) -> 
         numbers[0],
         numbers[-1],
         key="window",
-        help="Everything on this page is then about these steps. The same with the mouse: draw a box in the picture above.",
+        help="Everything on this page then covers these steps. Or draw a box in the picture above.",
     )
     if (low, high) != ends:
         _of_steps(context, base, bisect_left(numbers, low), bisect_right(numbers, high) - 1, whole=whole)

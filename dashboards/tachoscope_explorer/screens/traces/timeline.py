@@ -115,7 +115,7 @@ def closer(context: Context, one: FileExtent, rank: int, window: TraceWindow, *,
     st.subheader(f"Rank {rank}, {_length(window)}")
     frames = False
     if (trace.kind == Kind.PYTHON).any():
-        frames = st.toggle("Python frames", key="trace-frames", help="They stand around all other events of their thread.")
+        frames = st.toggle("Python frames", key="trace-frames", help="They enclose all other events of their thread.")
     count = len(inside(trace, start, end, frames=frames))
     if not count:
         nothing("Nothing was recorded in this window.")

@@ -104,7 +104,7 @@ def test_what_has_no_end_is_given_up_before_it_fills_the_memory(text: bytes) -> 
 
 
 def test_a_bracket_that_closes_too_much_is_no_trace() -> None:
-    with pytest.raises(NotATraceError, match="never opened"):
+    with pytest.raises(NotATraceError, match="no opening one"):
         list(array_of(b'[{"ph": "X"}}, {}]').chunks())
 
 

@@ -93,7 +93,7 @@ def test_an_exporter_that_misbehaves_fails_alone_and_is_not_shown_as_it_was_befo
     assert collector.readings() == ()
     (line,) = lines
     assert line.startswith(f"collector dcgm: failed: DcgmError: {exporter.url}: ")
-    assert line.endswith("does gpu.dcgm_url name the page of a dcgm-exporter that runs?")
+    assert line.endswith("is gpu.dcgm_url the page of a running dcgm-exporter?")
 
     exporter.fault, exporter.page = "", recorded("l4")
     monkeypatch.setattr(dcgm, "ANSWER_SECONDS", 60.0)
