@@ -96,5 +96,5 @@ def test_a_moment_before_there_was_anything_finds_nothing(url: str) -> None:
 
 
 def test_without_a_prometheus_nothing_is_said_of_boards(tmp_path: Path) -> None:
-    with pytest.raises(TachoscopeError, match="could not ask the Prometheus"):
+    with pytest.raises(TachoscopeError, match="could not query the Prometheus"):
         check([read(made())], f"http://127.0.0.1:{free_port()}")

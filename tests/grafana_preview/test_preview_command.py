@@ -118,11 +118,11 @@ def test_a_panel_that_cannot_be_drawn_is_named_and_fails(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["{away}"], "could not ask the Prometheus"),
+        (["{away}"], "could not query the Prometheus"),
         (["ftp://x"], "not an http:// or https:// URL"),
         (["{prometheus}", "fleat"], "no board, file or folder 'fleat'"),
         (["{prometheus}", "--theme", "dark"], "--theme and --chromium are for pictures"),
-        (["{prometheus}", "--from", "soon"], "not a length of time"),
+        (["{prometheus}", "--from", "soon"], "not a duration"),
         (["{prometheus}", "--at", "yesterday"], "'yesterday' is not a moment"),
         (["{prometheus}", "--shots", "{folder}", "--chromium", "/nowhere"], "there is no Chromium /nowhere"),
     ],

@@ -123,7 +123,7 @@ def test_an_interrupt_judges_what_was_seen_until_then() -> None:
         out, err = running.communicate(timeout=30)
 
     assert running.returncode == 0, err
-    assert "judging what was seen until then" in err
+    assert "analyzing the samples so far" in err
     assert "queue_saturation" in out
 
 

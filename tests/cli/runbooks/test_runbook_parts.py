@@ -74,7 +74,7 @@ def test_a_command_runs_the_programs_at_the_head_of_each_of_its_parts() -> None:
         ("below 15", [3.0, 14.9], True),
         ("below 15", [3.0, 15.0], False),
         ("below 0.01 on flash", [0.02], False),
-        ("above 0, also where it went on by itself", [0.0], False),
+        ("above 0, also if it continued by itself", [0.0], False),
         ("1 for each", [1.0, 1.0], True),
         ("above 0", [float("nan")], False),
         ("below 15", [], None),  # nobody measured it

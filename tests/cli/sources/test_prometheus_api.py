@@ -160,7 +160,7 @@ def test_what_is_no_prometheus_does_not_answer_or_has_too_much_is_said(
         ("html", "is not a Prometheus server"),
         ("error", "is not a Prometheus server: it answers 500"),
         ("no_http", "could not query the Prometheus"),
-        ("break_off", "could not ask|is not a Prometheus server"),
+        ("break_off", "could not query|is not a Prometheus server"),
     ):
         fake.fault = fault
         with pytest.raises(TachoscopeError, match=why):

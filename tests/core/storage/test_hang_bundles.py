@@ -100,7 +100,11 @@ def test_an_object_that_cannot_be_used_is_refused_by_its_name_and_costs_no_other
 
 @pytest.mark.parametrize(
     ("document", "says"),
-    [(b"{}", "not the evidence of a hang"), (b"[1]", "not the evidence of a hang"), (b'{"schema": %d}' % (SCHEMA + 1), "newer than the schema")],
+    [
+        (b"{}", "not the evidence of a hang"),
+        (b"[1]", "not the evidence of a hang"),
+        (b'{"schema": %d}' % (SCHEMA + 1), "newer than the schema"),
+    ],
 )
 def test_what_is_no_bundle_or_a_newer_one_is_refused(document: bytes, says: str) -> None:
     with pytest.raises(TachoscopeError, match=says):

@@ -113,7 +113,7 @@ def test_a_prometheus_that_does_not_answer_is_named(store: Path) -> None:
     shown = page(store, started=Settings(str(store), NOWHERE))
 
     assert not shown.exception
-    assert any("could not ask the Prometheus" in one.value for one in shown.error)
+    assert any("could not query the Prometheus" in one.value for one in shown.error)
     assert "samples of the store alone" in words(shown)
     assert "missed" in set(shown.dataframe[0].value["state"])
 

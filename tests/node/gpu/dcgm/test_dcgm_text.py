@@ -223,7 +223,7 @@ def test_an_exporter_without_gpus_tells_of_none(text: str) -> None:
     [
         ("<html>\n<body>", "the first line is '<html>'"),
         ('node_cpu_seconds_total{cpu="0"} 1\n', "not a dcgm-exporter's page"),
-        (recorded("l4") + 'tachoscope_gpu_up{gpu="0"} 1\n', "a tachoscope agent's page"),
+        (recorded("l4") + 'tachoscope_gpu_up{gpu="0"} 1\n', "the page of a tachoscope agent"),
         (
             "".join(Line(gpu, {"DCGM_FI_DEV_GPU_UTIL": 1}).sample("DCGM_FI_DEV_GPU_UTIL") for gpu in range(MOST_GPUS + 1)),
             "more than",
