@@ -129,7 +129,7 @@ def test_where_the_stacks_do_not_show_which_rank_it_is_none_is_named_but_by_the_
 
 
 def test_an_object_that_was_refused_is_named_in_the_report_on_the_others_and_alone_is_an_error() -> None:
-    refused = {"b": "b is not what was found at a hang"}
+    refused = {"b": "b is not the evidence of a hang"}
     made = report(FoundHang({"a": bundle(process(0, TRAIN))}, refused))
 
     assert [(note.what, note.means) for note in made.quality] == [
