@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from benchmarks.four_mouths import asking
 from benchmarks.four_mouths.playing import Played, written
 
-from processes import agent_process, free_port, prometheus, wait_for
+from processes import agent_process, free_port, prometheus, s3_environment, s3_server, wait_for
 from tachoscope_core.records import records
 from test_watch import watching
 from watched_jobs import Phases, PlantedJob, even, slow_input
@@ -125,15 +126,30 @@ def test_seconds_by_state_ettr_and_the_rank_at_which_a_job_hangs_are_the_same_wh
         stuck.close()
 
 
+@contextlib.contextmanager
+def store_of(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield the URL of an empty store; of one on S3 while its server runs."""
+    if kind == "directory":
+        yield str(folder / "store")
+        return
+    port = free_port()
+    for name, value in s3_environment(port).items():
+        monkeypatch.setenv(name, value)
+    with s3_server(port):
+        yield "s3://bucket/tachoscope"
+
+
+@pytest.mark.parametrize("kind", ["directory", pytest.param("S3", marks=pytest.mark.bar)])
 def test_a_hang_counts_once_and_keeps_its_rank_and_begin_when_agent_and_watch_are_killed_and_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TACHOSCOPE_HANG_SECONDS", HANG_SECONDS)
-    store, ports = tmp_path / "store", (free_port(), free_port())
+    ports = (free_port(), free_port())
     url = f"http://127.0.0.1:{ports[1]}"
     job = planted(tmp_path / "planted", "stuck", stands=True)
     with (
-        agent_process(tmp_path, port=ports[0], sample_seconds=0) as agent,
+        store_of(kind, tmp_path, monkeypatch) as store,
+        agent_process(tmp_path, store=store, port=ports[0], sample_seconds=0) as agent,
         prometheus(tmp_path, *scraped(ports[0], url)) as api,
         contextlib.closing(Standing(job, tmp_path / "spool")) as stuck,
     ):
@@ -147,11 +163,11 @@ def test_a_hang_counts_once_and_keeps_its_rank_and_begin_when_agent_and_watch_ar
             return (counted.times, counted.told) == (1, True) and all(abs(begin) < 3.0 for begin in begins)
 
         for _ in range(2):
-            with watching(store, "--port", str(ports[1]), hang_seconds=HANG_SECONDS):
+            with watching(tmp_path / "unused", "--store", store, "--port", str(ports[1]), hang_seconds=HANG_SECONDS):
                 # Once the agent watches the job again, it has judged it again.
                 wait_for(lambda: re.search(r"""tachoscope_job_active\{[^}]*"stuck"[^}]*} 1""", agent.get("/metrics")))
                 wait_for(is_told, pause=0.5)
                 assert asking.hangs_in_prometheus(api)["stuck"].times == 1
                 agent.kill()
             agent.start()
-        wait_for(lambda: hangs_of(asking.terminal(str(store), "stuck")[1]) == [[1]], pause=0.5)
+        wait_for(lambda: hangs_of(asking.terminal(store, "stuck")[1]) == [[1]], pause=0.5)
