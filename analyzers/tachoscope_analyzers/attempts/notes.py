@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from tachoscope_analyzers.attempts.allocations import job_allocations
 from tachoscope_analyzers.attempts.endings import AttemptEnding, ending, launch_of, with_hang_until
-from tachoscope_analyzers.attempts.hangs import normal_of
-from tachoscope_analyzers.attempts.processes import Clock, processes
-from tachoscope_analyzers.attempts.step_numbering import Run, runs
-from tachoscope_analyzers.records.facts import facts, steps_of_writers
-from tachoscope_analyzers.records.life_records import LifeRecords, of_job
+from tachoscope_analyzers.attempts.process_ends import ProcessEnds
+from tachoscope_analyzers.attempts.processes import Clock
+from tachoscope_analyzers.attempts.step_numbering import Run
+from tachoscope_analyzers.records.facts import facts
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.records.records import LAUNCHER_RANK
@@ -21,31 +19,30 @@ from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.job_life import NOBODYS
 from tachoscope_core.report.report import QualityNote
 
-_STEPS_KEPT = 200
-"""First and last steps of a process that tell how it ended and what a usual step takes."""
 _MOST_PAIRS = 3
 
 
-def notes(job: JobRecords, attempt: int | None = None, root: Failure | None = None) -> list[QualityNote]:
-    """Return what is unusual about an attempt, how it failed first; None: about the newest, without how it failed.
+def notes(ends: ProcessEnds, attempt: int, root: Failure | None = None) -> list[QualityNote]:
+    """Return what is unusual about an attempt, how it failed first.
 
     Args:
         root: the first failure of the attempt; None: it is not known, and the process that was gone first is named.
     """
-    few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
-    found = job_notes.data_notes(facts(few).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
-    return [*([] if attempt is None else _of_life(of_job(few), attempt, root)), *found]
+    return [*_of_life(ends, attempt, root), *notes_of_records(ends.life.job, attempt)]
 
 
-def _of_life(life: LifeRecords, attempt: int, root: Failure | None) -> list[QualityNote]:
+def notes_of_records(job: JobRecords, attempt: int | None = None) -> list[QualityNote]:
+    """Return what the records of an attempt do not show; None: of the newest."""
+    return job_notes.data_notes(facts(job).of_attempt(attempt), [one for one in job.shared if attempt in {None, one.attempt}])
+
+
+def _of_life(ends: ProcessEnds, attempt: int, root: Failure | None) -> list[QualityNote]:
     """Note how an attempt failed, and with which others it ran at once, by the rules that the report on the whole life has."""
-    few, clock = life.job, Clock(life.job)
-    found = processes(life, clock)
-    attempts = runs(found, clock)
+    few, clock, attempts = ends.life.job, ends.clock, [*ends.attempts]
     mine = [run for run in attempts if run.attempt == attempt]
     if not mine:
         return []
-    normal, now = normal_of(life, found), time.time()
+    normal, now = ends.normal(), time.time()
     attempts[-1] = with_hang_until(attempts[-1], few, clock, normal, now)
     run = attempts[-1] if mine[-1].attempt == attempts[-1].attempt else mine[-1]
     launch, last = launch_of(run, attempts, job_allocations(few, attempts, clock, (), now), clock)

@@ -9,36 +9,35 @@ import msgspec
 import numpy as np
 
 from tachoscope_analyzers.attempts.endings import AttemptEnding, final_hang
-from tachoscope_analyzers.attempts.hangs import HangThreshold, normal_of
-from tachoscope_analyzers.attempts.processes import Clock, processes
-from tachoscope_analyzers.attempts.step_numbering import Run, runs
+from tachoscope_analyzers.attempts.hangs import HangThreshold
+from tachoscope_analyzers.attempts.process_ends import ProcessEnds, process_ends
+from tachoscope_analyzers.attempts.processes import Clock
+from tachoscope_analyzers.attempts.step_numbering import Run
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.failures.error_template import template_of
 from tachoscope_analyzers.failures.host_clocks import ahead_seconds
 from tachoscope_analyzers.failures.rank_ends import AttemptEnds, RankEnd, ends_of
 from tachoscope_analyzers.failures.root import Root, hang_end, root_of
-from tachoscope_analyzers.records.facts import steps_of_writers
-from tachoscope_analyzers.records.life_records import of_job
 from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_core.records import records
 from tachoscope_core.report.failures import Failure, SaidAfter
 from tachoscope_core.report.job_life import NOBODYS
 from tachoscope_core.storage.store import Store
 
-_STEPS_KEPT = 200
-"""First and last steps of a process that tell how it ended and what a usual step takes."""
 _INTERRUPTED = {130, -2}
 _Key = tuple[object, ...]
 
 
-def failures(job: JobRecords) -> list[Failure]:
-    """Return the first failure of each attempt that failed, in order, by the first and the last steps of each process."""
+def failures(job: JobRecords, ends: ProcessEnds | None = None) -> list[Failure]:
+    """Return the first failure of each attempt that failed, in order, by the first and the last steps of each process.
+
+    Args:
+        ends: those of the job's processes, where they were found before.
+    """
     if not _any_failed(job):
         return []
-    few = replace(job, steps=steps_of_writers(job, first=_STEPS_KEPT, last=_STEPS_KEPT))
-    life, clock = of_job(few), Clock(few)
-    found = processes(life, clock)
-    return failures_of_runs(few, clock, runs(found, clock), normal_of(life, found))
+    ends = ends or process_ends(job)
+    return failures_of_runs(ends.life.job, ends.clock, ends.attempts, ends.normal())
 
 
 def _any_failed(job: JobRecords) -> bool:

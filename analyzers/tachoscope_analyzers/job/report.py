@@ -8,6 +8,7 @@ from itertools import pairwise
 import msgspec
 
 from tachoscope_analyzers.attempts import notes
+from tachoscope_analyzers.attempts.process_ends import process_ends
 from tachoscope_analyzers.classify import hang, outside_torch, stragglers
 from tachoscope_analyzers.classify.gpu import losses as gpu_losses
 from tachoscope_analyzers.classify.pipeline import attribution
@@ -66,11 +67,12 @@ def verdicts(job: JobRecords) -> list[Report]:
 
 def report_of(job: JobRecords, decided: Classification, calibration: Calibration | None = None) -> Report:
     """Return the report on steps whose causes were looked for; see `analyze`."""
-    failed = [one for one in failures(job) if one.attempt >= decided.steps.attempt]
+    ends = process_ends(job)
+    failed = [one for one in failures(job, ends) if one.attempt >= decided.steps.attempt]
     return msgspec.structs.replace(
         _verdict(job, decided, calibration),
         quality=[
-            *notes.notes(job, decided.steps.attempt, next((one for one in failed if one.attempt == decided.steps.attempt), None)),
+            *notes.notes(ends, decided.steps.attempt, next((one for one in failed if one.attempt == decided.steps.attempt), None)),
             *unread(job),
             *([job.left_out] if job.left_out else []),
             *profiled_steps.notes(job),

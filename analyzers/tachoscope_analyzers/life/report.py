@@ -123,7 +123,7 @@ def analyze_life(
         findings=_findings(story, new_steps, advice),
         not_measured=_not_measured(story),
         quality=[
-            *odd_jobs.notes(job),
+            *odd_jobs.notes_of_records(job),
             *unread(job),
             *notes(job, story.runs, story.held, story.total, story.clock),
             *story.time.notes,

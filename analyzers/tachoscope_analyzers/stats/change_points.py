@@ -67,7 +67,10 @@ def least_steps(count: int) -> int:
 
 def spread(values: Matrix) -> float:
     """Return the standard deviation of the values, shape (n,), without regard to those that stand out: normal noise is assumed."""
-    middle = float(np.median(values))
+    return _spread_around(values, float(np.median(values)))
+
+
+def _spread_around(values: Matrix, middle: float) -> float:
     return max(_DEVIATION * float(np.median(np.abs(values - middle))), _LEAST_NOISE * abs(middle), 1e-12)
 
 
@@ -157,8 +160,9 @@ def _levels(before: Matrix, after: Matrix) -> tuple[float, float]:
 
 def _clipped(values: Matrix) -> Matrix:
     """Return the values' distances from their median, at most three standard deviations."""
-    far = _CLIPPED_AT * spread(values)
-    return np.clip(values - np.median(values), -far, far)
+    middle = float(np.median(values))
+    far = _CLIPPED_AT * _spread_around(values, middle)
+    return np.clip(values - middle, -far, far)
 
 
 def _is_sudden(before: Matrix, after: Matrix) -> bool:
