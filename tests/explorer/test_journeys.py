@@ -127,6 +127,19 @@ def test_the_trace_of_the_slow_rank_is_one_click_away(page: Any, address: str) -
     page.get_by_text(re.compile("rank-1.json.gz")).first.wait_for(state="attached")
 
 
+def test_a_click_on_a_cell_opens_the_trace_of_its_rank_and_steps(page: Any, address: str) -> None:
+    at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
+    plot = page.locator(".js-plotly-plot:has(.heatmaplayer image) .nsewdrag").first
+    plot.scroll_into_view_if_needed()
+    box = stands(plot)
+    cell = box["x"] + 0.5 * box["width"], box["y"] + 0.75 * box["height"]  # of the lower of two ranks
+    page.mouse.move(*cell)
+    page.get_by_text(re.compile(r"rank 1, steps \d+ to \d+: [\d.]+ ms a step")).first.wait_for()
+    page.mouse.click(*cell)
+
+    page.wait_for_url(re.compile(r"trace\?.*rank=1.*from=\d+.*to=\d+"))
+
+
 def test_it_is_compared_with_the_clean_run(page: Any, address: str) -> None:
     at(page, address, "compare?job=demo-input_straggler", "Compare")
     page.get_by_role("combobox", name=re.compile("Baseline")).click()

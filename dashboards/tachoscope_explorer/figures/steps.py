@@ -137,8 +137,8 @@ def _late(figure: go.Figure, bins: Timeline, course: Trend | None, axis: Axis, l
 
 
 def cells(grid: RankGrid, axis: Axis) -> go.Figure:
-    """Return seconds a step by rank and steps. Over it lie points that cannot be seen, each with its rank and its window as
-    `customdata`: a click picks the nearest, and plotly has no clicks for heat maps.
+    """Return seconds a step by rank and steps. Over it lie points that cannot be seen: a click picks the nearest (`cell_of_point`),
+    and plotly has no clicks for heat maps.
     """
     rows = np.arange(len(grid.first_rank))
     x = _middles(grid, axis)
@@ -163,11 +163,6 @@ def cells(grid: RankGrid, axis: Axis) -> go.Figure:
     return figure
 
 
-def _steps(grid: RankGrid, column: int) -> str:
-    first, last = int(grid.first_step[column]), int(grid.last_step[column])
-    return f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
-
-
 def _name(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
@@ -190,19 +185,33 @@ def _middles(grid: RankGrid, axis: Axis) -> Matrix:
     return np.asarray((grid.first_step + grid.last_step) / 2 if axis == "step" else (grid.start + grid.end) / 2 * 1e3)
 
 
+def cell_of_point(grid: RankGrid, point: int) -> tuple[int, float, float]:
+    """Return the rank of the point with that place in `cells`, and the ends of its window in Unix seconds."""
+    rows, columns = _places(grid)
+    row, column = int(rows[point]), int(columns[point])
+    return int(grid.worst_rank[row, column]), float(grid.start[column]), float(grid.end[column])
+
+
+def _places(grid: RankGrid) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return row and column of each point: of very many cells, over those of every second, third, ... column."""
+    count = len(grid.start)
+    every = min(max(-(-grid.seconds.size // _MOST_POINTS), 1), count)
+    rows, columns = np.mgrid[: len(grid.first_rank), 0:count:every]
+    return rows.ravel(), columns.ravel()
+
+
 def _points(figure: go.Figure, grid: RankGrid, x: Matrix) -> None:
-    """Lay the points over the cells: of very many cells, over those of every second, third, ... column."""
-    every = min(max(-(-grid.seconds.size // _MOST_POINTS), 1), len(x))
-    places = [(row, column) for row in range(len(grid.first_rank)) for column in range(0, len(x), every)]
+    """Lay the points over the cells."""
+    rows, columns = _places(grid)
+    ms = np.round(grid.worst_seconds[rows, columns] * 1e3, 4)
+    known = (grid.worst_rank[rows, columns], grid.first_step[columns], grid.last_step[columns], ms)
     figure.add_scatter(
-        x=x[[column for _, column in places]],
-        y=np.array([row for row, _ in places]),
+        x=x[columns],
+        y=rows,
         mode="text",  # can be selected as markers can, and a browser draws nothing for an empty text: half the time
         text="",
-        customdata=[[int(grid.worst_rank[at]), float(grid.start[at[1]]), float(grid.end[at[1]])] for at in places],
-        hovertext=[
-            f"rank {grid.worst_rank[at]}, {_steps(grid, at[1])}: {seconds(float(grid.worst_seconds[at]))} a step" for at in places
-        ],
-        hovertemplate="%{hovertext}<extra></extra>",
+        customdata=np.stack(known, axis=1),  # goes to the browser as bytes
+        hovertemplate="rank %{customdata[0]}, steps %{customdata[1]:,} to %{customdata[2]:,}: %{customdata[3]:,.4~g} ms a step"
+        "<extra></extra>",
         showlegend=False,
     )

@@ -77,7 +77,7 @@ def test_a_rank_of_every_row_can_be_clicked_however_many_there_are() -> None:
 
     points = figure.data[1]
     assert len(points.x) <= 4000
-    assert {rank for rank, _, _ in points.customdata} == set(range(200))
+    assert set(points.customdata[:, 0]) == set(range(200))
 
 
 def test_a_point_says_its_rank_its_steps_and_its_window(aligned_steps: Steps) -> None:
@@ -85,8 +85,9 @@ def test_a_point_says_its_rank_its_steps_and_its_window(aligned_steps: Steps) ->
     points = steps.cells(grid, "time").data[1]
 
     at = next(index for index, one in enumerate(points.customdata) if one[0] == 2)
-    assert points.hovertext[at].startswith("rank 2, steps 3 to ")
-    assert points.customdata[at][1:] == [grid.start[0], grid.end[0]]
+    assert steps.cell_of_point(grid, at) == (2, grid.start[0], grid.end[0])
+    row = list(grid.first_rank).index(2)
+    assert points.customdata[at].tolist() == [2, 3, grid.last_step[0], pytest.approx(grid.worst_seconds[row, 0] * 1e3, abs=1e-4)]
 
 
 def test_rows_of_several_ranks_are_named_so() -> None:

@@ -98,8 +98,8 @@ def _ranks(context: Context, look: JobView, axis: Axis) -> None:
     of = "A row is several ranks, in the colour of the one that has most. " if several else ""
     st.caption(f"{of}A rank with more own time than the others is the one that they wait for. A click opens that rank's trace.")
     if selected["points"]:
-        rank, start, end = cast(list[float], selected["points"][0]["customdata"])
-        context.open_page("trace", replace(context.view, rank=int(rank), start=start, end=end))
+        rank, start, end = steps.cell_of_point(grid, cast(int, selected["points"][0]["point_index"]))
+        context.open_page("trace", replace(context.view, rank=rank, start=start, end=end))
     _open_rank(context, look)
 
 
