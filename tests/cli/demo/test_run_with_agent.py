@@ -83,7 +83,8 @@ def test_a_run_with_a_store_of_its_own_ships_there_itself_and_the_agent_only_ser
 
     assert "by the node's agent" not in done.stderr
     assert steps(tmp_path / "own") == list(range(1, 24))
-    assert not (tmp_path / "store" / "jobs").exists()
+    # Of a run that lasts longer than a window of the ledger, the agent's own seconds by state are in its store.
+    assert not list((tmp_path / "store").glob("jobs/*/records"))
 
 
 def test_an_agent_that_dies_during_the_run_leaves_the_shipping_to_the_run(tmp_path: Path, script: str) -> None:
