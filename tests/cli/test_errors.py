@@ -111,6 +111,7 @@ def test_no_permission_to_read_the_spool(tmp_path: Path) -> None:
     imports += "; from tachoscope_cli.main import main"
     imports += "; import tachoscope_cli.app, tachoscope_cli.commands.analyze"
     imports += "; import tachoscope_cli.inputs.records, tachoscope_cli.inputs.traces"
+    imports += "; import pandas, typer._adapters"  # what is imported late, a user without rights may find no Python for
     code = f"import os, sys; {imports}; os.setuid(65534); main(sys.argv[1:])"
 
     done = subprocess.run([sys.executable, "-c", code, "analyze", str(spool)], capture_output=True, text=True)

@@ -103,7 +103,7 @@ def test_what_makes_no_sense_is_told(server: Server, asked: str) -> None:
 def test_a_prometheus_that_is_away_is_told_without_its_password(server: Server) -> None:
     status, _, body = ask(server, "/api/board/every-type")
     assert status == 502
-    assert b"could not ask the Prometheus" in body
+    assert b"could not query the Prometheus" in body
     assert b"secretword" not in body
     status, _, body = ask(server, "/api/panel/every-type/3")
     assert (status, json.loads(body)["kind"]) == (200, "error")

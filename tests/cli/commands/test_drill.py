@@ -118,7 +118,7 @@ def test_seconds_in_an_expression_are_scaled_with_its_windows_and_those_of_no_ot
 def test_an_alert_is_known_by_the_labels_that_a_drill_asks_for() -> None:
     classes = {name: dict(one.labels) for name, one in drill_run.DRILLS.items() if one.labels}
 
-    assert classes == {"straggler": {"class": "compute_straggler"}}
+    assert classes == {"straggler": {"class": "compute_straggler"}, "unscraped_hang": {"training_job": "drill"}}
     assert set(classes["straggler"].values()) <= BY_SLUG.keys()
 
 

@@ -40,7 +40,6 @@ import os, sys, time
 from tachoscope.sampling.other_process import own_locator
 
 segment = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
-print(own_locator(), flush=True)
 
 def child():
     time.sleep(600)
@@ -49,6 +48,7 @@ exec(compile("def stands():\\n    time.sleep(600)", "/data/\\udcff.py", "exec"))
 
 if os.fork() == 0:
     child()
+print(own_locator(), flush=True)
 stands()
 """
 
