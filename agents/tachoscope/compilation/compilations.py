@@ -21,13 +21,13 @@ from tachoscope.timing.phases import BACKWARD
 from tachoscope_core.records import records
 
 MOST_AT_ONCE, RECORDS_PER_SECOND = 2_000, 0.1
-"""So many records one after the other, then so many on average: a process that compiles without end must not fill its spool."""
+"""Burst and rate of records: a process that compiles without end must not fill its spool."""
 _UTILS = "torch._dynamo.utils"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenCompilation:
-    """A compilation that goes on. `thread`: the training thread, which compiles; 0: another. `segment`: what the device was at."""
+    """A compilation in progress. `thread`: the training thread, if it compiles, else 0. `segment`: what the device was doing."""
 
     thread: int
     segment: str = ""
@@ -58,7 +58,7 @@ class Compilations:
         self._counting = threading.Lock()
         self._writing = threading.Lock()
         self._breaks: dict[str, str] = {}
-        self._read()  # what came before belongs to nobody, in a forked child to its parent
+        self._read()  # earlier compilations do not count: in a forked child they are the parent's
 
     # --- where torch compiles ----------------------------------------------------------------------------------------------
 

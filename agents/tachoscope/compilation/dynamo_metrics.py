@@ -114,7 +114,7 @@ class DynamoMetrics:
         )
 
     def _was_forgotten(self, code: str, place: str) -> bool:
-        """Return whether torch compiled the code before it began to number codes anew, which it does in `torch._dynamo.reset`.
+        """Return whether torch compiled the code before `torch._dynamo.reset`, after which it numbers codes from 0 again.
 
         Args:
             code: its number, in its first compilation.

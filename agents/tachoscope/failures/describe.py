@@ -112,7 +112,7 @@ def _split(line: str) -> CodePlace:
 
 
 def _in_compiled_code(error: BaseException, message: str) -> CodePlace | None:
-    """Return the line of a function that torch.compile traces: its message has it, the traceback ends at the call."""
+    """Return the line in a function that torch.compile traces. It is in the message; the traceback ends at the call."""
     if not str(type(error).__module__).startswith(_TRACES):
         return None
     place = users_place(places_in(message.rpartition(_TRACED)[2])) if _TRACED in message else CodePlace()

@@ -47,7 +47,7 @@ def remove_own(directory: str) -> None:
 
 
 def _has_faults_dumped(file: IO[bytes]) -> bool:
-    """Have the native module see to faults; False: it cannot be used, or there is no signal for it."""
+    """Install the native handler of faults; return False if it is not available, or no signal is free for it."""
     native_faults = native("tachoscope.failures.native_faults").module
     number = native_faults.free_signal() if native_faults is not None else 0
     if not number:

@@ -2,7 +2,7 @@
 
 `write` of the stream is covered by an attribute of the object: its type, its descriptor and its buffer stay as they are. What
 native code writes to descriptor 2 does not pass here. Secrets are hidden when the lines are reported, in whole lines: a part of one
-is not recognized. Only private keys are left out at once, since they span more lines than are kept.
+is not recognized. Only private keys are dropped immediately, since they span more lines than are kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tachoscope.failures import texts
 KEPT_LINES = 8
 _LINE_CHARACTERS = 4096
 _KEY_LINES = 200
-"""After so many lines a private key that does not end is none."""
+"""A private key is not longer: what did not end by then is not one."""
 
 
 class LastLines:

@@ -14,7 +14,7 @@ import tracemalloc
 from typing import ClassVar
 
 LEAVE_SECONDS, LEAVE_LOOKS = 10.0, 40
-"""Between the removal of the hooks and `tracemalloc.stop`: so long, and so often this thread has given the lock away."""
+"""Between the removal of the hooks and `tracemalloc.stop`: least seconds, and how often this thread must have released the lock."""
 _RAW, *_WITH_LOCK = range(3)
 """The domains of PyMem_SetAllocator. Only functions of the first are called without the interpreter's lock."""
 
@@ -46,7 +46,7 @@ class AllocationTrace:
         return not self._plain
 
     def start(self, frames: int) -> bool:
-        """Begin; return whether it could: nobody else traces, and it can be ended safely."""
+        """Begin; return False if something else traces, or the trace could not be ended safely."""
         if not self.over or tracemalloc.is_tracing() or not _has_lock():
             return False
         plain = _allocators()
@@ -115,7 +115,7 @@ _traces: list[AllocationTrace] = []
 
 
 def _end_in_children(trace: AllocationTrace) -> None:
-    """Have forked processes not go on with a trace that was begun here: nobody would end it there."""
+    """End the trace in forked processes, where nothing else would end it."""
     if not _traces:
         os.register_at_fork(after_in_child=_end_all)
     if trace not in _traces:

@@ -114,7 +114,7 @@ class GrowthLines:
     def _begin(self, now: float) -> None:
         self._times += 1
         self._levels = LeastLevels(LOOK_SECONDS)
-        if not self._trace.start(MOST_FRAMES):  # the job does it itself, and goes on with it; or it could not be ended
+        if not self._trace.start(MOST_FRAMES):  # the job traces by itself, or the trace could not be ended
             self._times = MOST_TIMES
             return
         self._began, self._before = now, None

@@ -127,7 +127,7 @@ def _owners() -> Iterator[tuple[Any, int]]:
 def _objects_of(kinds: Sequence[type[Any]]) -> list[Any]:
     """Return the objects of these types and no subclasses.
 
-    In calls that do not give the interpreter's lock away: else the job would go on while the list of all objects holds each of
+    In calls that do not release the interpreter's lock: else the job would run while the list of all objects holds each of
     them, and what it lets go of meanwhile would be finalised by this thread. And none runs code of a class: not `isinstance`, no
     hash of a type. None where there are too many: the list and the pause would be long.
     """

@@ -25,7 +25,7 @@ _MOST_LINES = 8
 _MOST_LETTERS = 200
 """Of a line, so that all of them go into one write that does not mix with others' (PIPE_BUF)."""
 _MOST_READS = 64
-"""At once: workers may write as fast as this reads."""
+"""In one call: workers may write as fast as this reads."""
 _WORKING = ("sleep", "disk", "file", "pipe", "socket", "lock")
 """What a worker waits for while it makes a batch; without one to make, it polls."""
 

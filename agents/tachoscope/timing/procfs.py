@@ -35,7 +35,7 @@ class RunDelay:
 
 
 def _content(path: str, size: int) -> bytes:
-    """Return the begin of a small file; a file object takes as long again."""
+    """Return the beginning of a small file. A file object would double the time."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, size)
@@ -60,7 +60,7 @@ def waits_for(pid: int, tid: int | None = None) -> str:
     base = f"{PROC}/{pid}/task/{tid or pid}"
     call = None
     try:
-        with contextlib.suppress(OSError):  # of another user's process the state alone is told
+        with contextlib.suppress(OSError):  # only the state of another user's process can be read
             call = _content(f"{base}/syscall", 256)
         if call is not None and call.startswith(b"running"):
             return "cpu"

@@ -219,7 +219,7 @@ class _RankParts:
 
 
 def _names_of(ranks: Sequence[HungRank]) -> list[str]:
-    """Return what each is called; several that say they are one rank are told apart by their processes."""
+    """Return a name for each; processes that claim the same rank get their writers' ids."""
     counts = Counter(rank.rank for rank in ranks)
     return [f"rank {rank.rank}" if counts[rank.rank] == 1 else f"rank {rank.rank} ({rank.writer[:8]})" for rank in ranks]
 

@@ -1,6 +1,6 @@
 """Files that a job names, opened by an agent of root: resolved within the job's own root, and nothing but the kind that is wanted.
 
-`/proc/PID/root/NAME` alone is no bound: an absolute link in it leads to the agent's own root. So names are resolved here, one
+`/proc/PID/root/NAME` alone is not a boundary: an absolute link in it leads to the agent's own root. So names are resolved here, one
 part at a time, as the kernel would for the process. What a name leads to is looked at before it is opened (O_PATH): to open a
 device may already do something.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from tachoscope_core.errors import TachoscopeError
 
 _MOST_LINKS, _MOST_LETTERS, _MOST_FOLDERS = 40, 4096, 64
-"""The kernel's own limits, and how many folders are open at once."""
+"""The kernel's own limits, and the most folders that are open at a time."""
 _NAMES = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

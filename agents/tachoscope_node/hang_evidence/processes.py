@@ -147,7 +147,7 @@ def _py_spy(pid: int, missing: dict[str, str]) -> str:
 
 
 def _bounded_output(running: subprocess.Popen[bytes]) -> tuple[bytes, bool]:
-    """Return what a program printed of a foreign process, so long and so much at most, and whether it was more."""
+    """Return what a program printed within `PY_SPY_SECONDS`, `_MOST_PY_SPY_BYTES` at most, and whether there was more."""
     too_long = threading.Timer(PY_SPY_SECONDS, running.kill)
     too_long.start()
     try:

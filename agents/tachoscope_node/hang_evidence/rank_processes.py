@@ -104,7 +104,7 @@ class ProcessTable:
         return islice((int(word) for word in words if word.isdigit()), MOST_CHILDREN)
 
     def _in_namespaces(self) -> dict[int, list[int]]:
-        """Return the numbers of processes in namespaces of their own, such as a pod's, by their numbers there. Looked at once."""
+        """Return the numbers of processes in namespaces of their own, such as a pod's, by their numbers there."""
         with self._lock:
             if self._by_own_pid is None:
                 self._by_own_pid = {}
@@ -145,7 +145,7 @@ def _may_be_traced_by(uid: int, pid: int, proc: str) -> bool:
 
 
 def numbers(folder: str, most: int | None = None) -> list[int]:
-    """Return the numbers among the names in a folder, so many at most."""
+    """Return the names in a folder that are numbers, the first `most` of them."""
     try:
         with os.scandir(folder) as entries:
             return sorted(islice((int(entry.name) for entry in entries if entry.name.isdigit()), most))
@@ -154,7 +154,7 @@ def numbers(folder: str, most: int | None = None) -> list[int]:
 
 
 def read_text(path: str, most: int = _MOST_BYTES) -> str:
-    """Return the begin of a file of `/proc`; empty where it cannot be read."""
+    """Return the beginning of a file of `/proc`; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(most).decode(errors="replace")

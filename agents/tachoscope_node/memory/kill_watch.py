@@ -27,7 +27,7 @@ KERNEL_LOG = "/dev/kmsg"
 _MOST_WORKERS = 256
 _MOST_UNNAMED = 64
 _MOST_OTHERS = 100
-"""Kills of processes beside the job that are told: a neighbour may be started and killed again for days."""
+"""Reported kills of processes beside the job: a neighbour may be restarted and killed for days."""
 _MISSED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]{1,200})\) (?:is killed by signal: Killed|exited unexpectedly)")
 """What PyTorch's loader raises in the training process: torch/_C (DataLoader.cpp) and torch/utils/data/dataloader.py."""
 PATIENCE_SECONDS = 2.0
@@ -55,7 +55,12 @@ class _WatchedRank:
 
 @dataclass(slots=True)
 class _Counted:
-    """The kills of a group, when those were seen that nobody named yet, and whose limit counts in it, should it be gone by then."""
+    """The kills of a group.
+
+    Attributes:
+        seen: the count at the last look. limit: whose limit counts, and its bytes, in case the files are gone at the kill.
+        unnamed: when each kill was seen whose process is not known yet, monotonic seconds.
+    """
 
     seen: int
     limit: tuple[str, int]
@@ -248,7 +253,7 @@ class KillWatch:
         return "", "other", 0
 
     def _is_missed(self, writer: str, pid: int) -> bool:
-        """Return whether the loader of a rank said that it misses a worker, and note that this is told."""
+        """Return whether the loader of a rank reported a worker as missing, and forget that report."""
         missed = self._ranks[writer].missed_workers if writer else set()
         is_missed = pid in missed
         missed.discard(pid)

@@ -174,7 +174,7 @@ def _objective_name(section: Section, document: str, *, alone: bool) -> str:
     if alone:
         return document
     if display is None:
-        raise section.place.error("has no displayName of its own", "add displayName: it tells the objectives of a document apart")
+        raise section.place.error("has no displayName of its own", "add displayName: it distinguishes the objectives of a document")
     raise display.error(f"is {display.text()!r}", f"it is the objective's name: {_NAME_FIX}")
 
 

@@ -1,4 +1,4 @@
-"""The processes and attempts of a job by the first and the last steps of each process: enough to tell how each began and ended."""
+"""The processes and attempts of a job by the first and last steps of each process, which show how each began and ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tachoscope_analyzers.records.life_records import LifeRecords, of_job
 from tachoscope_analyzers.records.load import JobRecords
 
 _STEPS_KEPT = 200
-"""First and last steps of a process that tell how it ended and what a usual step takes."""
+"""First and last steps of a process that are kept, for its end and its usual step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -211,29 +211,30 @@ def run(
                 recorded = recorded or _stored_any(store, name, attempt, watching.writer)
     if interrupted:
         raise KeyboardInterrupt
-    failure, several, notes = None, attempt > 0, list[str]()
-    with kept:
-        if code and not services:
-            failure = _first_failure(store, name, attempt, all_shipped=not run_directory.exists())
-        several = several or _restarted(store, name)
-        notes = (
-            []
-            if services
-            else [*(failure_words.lines(failure) if failure else []), *watching.lines(root_known=failure is not None)]
-        )
-    return RunOutcome(
+    outcome = RunOutcome(
         code,
         name,
         url,
         by_agent,
         recorded,
         all_shipped=not run_directory.exists(),
-        several=several,
+        several=attempt > 0,
         tracker_runs=watching.tracker_runs,
         services=services,
-        notes=notes,
-        failure=failure,
     )
+    with kept:
+        return _judged(outcome, store, attempt, watching)
+    return outcome
+
+
+def _judged(outcome: RunOutcome, store: Store, attempt: int, watching: Supervision) -> RunOutcome:
+    """Return the outcome with what the records in the store say. attempt: the first of the run."""
+    failure, notes = None, list[str]()
+    if outcome.exit_code and not outcome.services:
+        failure = _first_failure(store, outcome.job, attempt, all_shipped=outcome.all_shipped)
+    if not outcome.services:
+        notes = [*(failure_words.lines(failure) if failure else []), *watching.lines(root_known=failure is not None)]
+    return replace(outcome, several=outcome.several or _restarted(store, outcome.job), notes=notes, failure=failure)
 
 
 class _ExitCodeKept:
@@ -317,7 +318,7 @@ def _after_those_alive(attempt: int, root: Path, job: str, *, joins: bool) -> in
     now = time.time()
     found = beside.others(beside.alive(root, job, os.environ), os.environ, host=socket.gethostname(), joins=joins, now=now)
     if found:
-        guard.print_line(f"{beside.warning(job, found, now=now)}")
+        guard.print_line(beside.warning(job, found, now=now))
     return max([attempt, *(one.attempt + 1 for one in found)])
 
 

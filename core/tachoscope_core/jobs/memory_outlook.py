@@ -1,4 +1,4 @@
-"""When the memory of a job will be full, from the samples of its processes as they come: live on a node, and in hindsight.
+"""When the memory of a job will be full, from the samples of its processes: live on a node, and in reports.
 
 Nothing is known of a process whose samples stop, or whose control group could not be read.
 """
@@ -13,7 +13,7 @@ from tachoscope_core.jobs.memory_growth import LeastLevels, growth, limit_of, se
 from tachoscope_core.records.memory import HOST, LONGEST_SECONDS, MemorySampled
 
 KNOWN_SECONDS = 2.5 * LONGEST_SECONDS
-"""For so long a sample holds: the next was due long before."""
+"""A sample is valid for this time: more than two intervals."""
 
 
 class MemoryOutlook(msgspec.Struct):

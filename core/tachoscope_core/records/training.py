@@ -108,7 +108,7 @@ GRADIENT_STEPS = "steps_without_optimizer"
 COMPILATIONS = "compilations"
 """Signal of a heartbeat: compilations by torch.compile so far; absent: not known, as without torch."""
 DYNAMO_RESET = "torch._dynamo.reset"
-"""The reason of a compilation of code that torch had compiled and was made to forget."""
+"""The reason of a compilation of code that torch had compiled before it was reset."""
 
 
 class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

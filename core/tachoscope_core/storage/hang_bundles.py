@@ -121,7 +121,7 @@ def write(store: Store, bundle: HangBundle) -> str:
 
 
 def _smaller_forms(bundle: HangBundle) -> Iterator[HangBundle]:
-    """Yield a bundle whole, and with ever more left out: what tells least first."""
+    """Yield the whole bundle, then forms with more and more left out, the least useful part first."""
     yield bundle
     bundle = _without(bundle, "ras", "left out, for its size", ras="")
     yield bundle
@@ -189,7 +189,7 @@ def read(store: Store, path: str) -> HangBundle:
     """Read what a node found.
 
     Raises:
-        TachoscopeError: it cannot be read, is too large, is of a newer schema, or is no bundle.
+        TachoscopeError: it cannot be read, is too large, has a newer schema, or is not a bundle.
     """
     try:
         packed = store.files.cat_file(path, 0, MOST_BYTES + 1)

@@ -54,7 +54,7 @@ def _row(job: object, where: str) -> SacctRow:
 def error(content: str) -> str:
     """Return what Slurm says went wrong in a document without jobs, for which `sacct --json` exits with 0 too; else nothing.
 
-    That there is no such job (9003, "Nothing found") is an answer and not an error.
+    An unknown job (9003, "Nothing found") is not an error.
     """
     try:
         document = json.loads(content)
