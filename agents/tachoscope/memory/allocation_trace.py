@@ -1,8 +1,8 @@
 """Begins and ends `tracemalloc` while other threads of the job allocate.
 
-`tracemalloc.stop` frees what its hooks use. A thread that waits within a hook for the interpreter's lock then crashes the process
-(https://github.com/python/cpython/issues/128679; Python 3.11 is not corrected). So the hooks are taken away first, and what they
-use is freed only after every waiting thread had the lock many times.
+`tracemalloc.stop` frees what its hooks use. A thread that is still within a hook then crashes the process, however long ago it came
+there (https://github.com/python/cpython/issues/128679; Python 3.11 is not corrected). So it is never called: the hooks are taken
+away, and what they use stays. `tracemalloc.is_tracing()` stays true, and a job that starts tracemalloc later gets no traces.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import sys
 import tracemalloc
 from typing import ClassVar
 
-LEAVE_SECONDS, LEAVE_LOOKS = 10.0, 40
-"""Between the removal of the hooks and `tracemalloc.stop`: least seconds, and how often this thread must have released the lock."""
 _RAW, *_WITH_LOCK = range(3)
 """The domains of PyMem_SetAllocator. Only functions of the first are called without the interpreter's lock."""
 
@@ -32,68 +30,64 @@ ctypes.pythonapi.Py_IncRef(ctypes.py_object(_plain_raw))  # it outlives this mod
 
 
 class AllocationTrace:
-    """Traces the allocations of this process from `start` to `end`; called by one thread."""
+    """Traces the allocations of this process from `start` to `end`, several times; called by one thread.
+
+    Use `TRACE`, the one of the process: a forked loader worker has that of its parent, and begins its own time with it.
+    """
 
     def __init__(self) -> None:
         self._plain: list[_Allocator] = []
         self._hooked: list[_Allocator] = []
-        self._leaves_at: float | None = None
-        self._looks = 0
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing of the last trace is left."""
-        return not self._plain
+        self._is_on = self._is_locked = False
 
     def start(self, frames: int) -> bool:
         """Begin; return False if something else traces, or the trace could not be ended safely."""
-        if not self.over or tracemalloc.is_tracing() or not _has_lock():
+        if self._is_on or self._is_locked or not _has_lock():
             return False
+        if not (self._begin_again() if self._plain else self._begin(frames)):
+            return False
+        self._is_on = True
+        return True
+
+    def _begin(self, frames: int) -> bool:
         plain = _allocators()
-        if plain[_RAW].context:  # hooks of another tool, or of a debugging build
+        if tracemalloc.is_tracing() or plain[_RAW].context:  # hooks of another tool, or of a debugging build
             return False
         ctypes.memmove(ctypes.byref(_plain_raw), ctypes.byref(plain[_RAW]), ctypes.sizeof(_Allocator))
         plain[_RAW].context = ctypes.addressof(_plain_raw)
         _set(_RAW, plain[_RAW])
         tracemalloc.start(frames)
-        self._plain, self._hooked, self._leaves_at = plain, _allocators(), None
-        _end_in_children(self)
+        self._plain, self._hooked = plain, _allocators()
+        os.register_at_fork(after_in_child=self._end_in_child)
         return True
 
-    def end(self, now: float) -> None:
-        """Trace no more: from now on allocations take as long as before. `leave` frees the rest later."""
-        if self.over or self._leaves_at is not None:
-            return
-        if list(map(bytes, _allocators())) != list(map(bytes, self._hooked)):
-            self._plain = []  # another tool came since, and will put back what it found: that must stay valid
-            return
+    def _begin_again(self) -> bool:
+        if not tracemalloc.is_tracing() or not _are_set(self._plain):
+            return False
+        for domain in (_RAW, *_WITH_LOCK):
+            _set(domain, self._hooked[domain])
+        return True
+
+    def end(self) -> None:
+        """Trace no more: from now on allocations take as long as before."""
+        if self._take_hooks_away():
+            tracemalloc.clear_traces()
+
+    def _take_hooks_away(self) -> bool:
+        was_on, self._is_on = self._is_on, False
+        if not was_on or not _are_set(self._hooked):  # another tool came since, and will put back what it found
+            return False
         for domain in (*_WITH_LOCK, _RAW):
             _set(domain, self._plain[domain])
-        tracemalloc.clear_traces()
-        self._leaves_at, self._looks = now + LEAVE_SECONDS, 0
+        return True
 
-    def leave(self, now: float) -> None:
-        """Call `tracemalloc.stop` once it is safe; call it again and again, and give the interpreter's lock away in between."""
-        if self._leaves_at is None:
-            return
-        self._looks += 1
-        if now < self._leaves_at or self._looks < LEAVE_LOOKS:
-            return
-        if list(map(bytes, _allocators())) == list(map(bytes, self._plain)):
-            self._free()
-        else:  # the job traces by itself since then
-            self._plain, self._leaves_at = [], None
+    def _end_in_child(self) -> None:
+        """End it in a forked process, where nothing else would."""
+        # A thread that is not there may have held the lock of the traces: nothing that takes it is called in this process.
+        self._is_locked = self._take_hooks_away() or self._is_locked
 
-    def end_in_child(self) -> None:
-        """End it in a forked process, which has one thread."""
-        if not self.over:
-            self._free()
 
-    def _free(self) -> None:
-        tracemalloc.stop()
-        plain, self._plain, self._leaves_at = self._plain, [], None
-        plain[_RAW].context = None
-        _set(_RAW, plain[_RAW])
+TRACE = AllocationTrace()
 
 
 def _has_lock() -> bool:
@@ -107,21 +101,9 @@ def _allocators() -> list[_Allocator]:
     return found
 
 
+def _are_set(wanted: list[_Allocator]) -> bool:
+    return list(map(bytes, _allocators())) == list(map(bytes, wanted))
+
+
 def _set(domain: int, allocator: _Allocator) -> None:
     ctypes.pythonapi.PyMem_SetAllocator(ctypes.c_int(domain), ctypes.byref(allocator))
-
-
-_traces: list[AllocationTrace] = []
-
-
-def _end_in_children(trace: AllocationTrace) -> None:
-    """End the trace in forked processes, where nothing else would end it."""
-    if not _traces:
-        os.register_at_fork(after_in_child=_end_all)
-    if trace not in _traces:
-        _traces.append(trace)
-
-
-def _end_all() -> None:
-    for one in _traces:
-        one.end_in_child()

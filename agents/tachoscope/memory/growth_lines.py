@@ -11,7 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 
-from tachoscope.memory.allocation_trace import AllocationTrace
+from tachoscope.memory.allocation_trace import TRACE
 from tachoscope.memory.kept_objects import MOST_FRAMES, HeldBlocks, grown_lines, held_blocks, kept_objects
 from tachoscope.timing import procfs
 from tachoscope_core.jobs.memory_growth import LeastLevels, growth
@@ -67,7 +67,6 @@ class GrowthLines:
         self._levels = LeastLevels(LOOK_SECONDS)
         self._look_at = 0.0
         self._times = 0
-        self._trace = AllocationTrace()
         self._began: float | None = None
         self._steps_at_begin = 0
         self._before: tuple[HeldBlocks, int] | None = None
@@ -76,7 +75,6 @@ class GrowthLines:
     def poll(self) -> None:
         """Look how much the process holds, a few times a second, and begin or end to follow its allocations."""
         now = self._clock()
-        self._trace.leave(now)
         full = self._began is not None and tracemalloc.get_tracemalloc_memory() > MOST_TRACE_BYTES
         if now < self._look_at and not full:
             return
@@ -93,7 +91,7 @@ class GrowthLines:
                 self._times = MOST_TIMES
                 self.stop()
                 raise
-        elif self._times < MOST_TIMES and self._trace.over:
+        elif self._times < MOST_TIMES:
             self._levels.add(now, held)
             if growth(self._levels.points(), least_seconds=SUSPECT_SECONDS, least_bytes=SUSPECT_BYTES) is not None:
                 if self._is_half_full():
@@ -108,13 +106,14 @@ class GrowthLines:
 
     def stop(self) -> None:
         """Follow no more."""
-        self._began, self._before = None, None
-        self._trace.end(self._clock())
+        if self._began is not None:
+            self._began, self._before = None, None
+            TRACE.end()
 
     def _begin(self, now: float) -> None:
         self._times += 1
         self._levels = LeastLevels(LOOK_SECONDS)
-        if not self._trace.start(MOST_FRAMES):  # the job traces by itself, or the trace could not be ended
+        if not TRACE.start(MOST_FRAMES):  # the job traces by itself, or the trace could not be ended
             self._times = MOST_TIMES
             return
         self._began, self._before = now, None

@@ -25,7 +25,9 @@ for step in range(60):
     steps[0] += 2
     lines.poll()
     found = found or lines.taken()[0]
-print(found and max(found, key=found.get), tracemalloc.is_tracing())
+before = tracemalloc.get_traced_memory()[0]
+more = bytearray(1 << 20)
+print(found and max(found, key=found.get), tracemalloc.get_traced_memory()[0] - before > 1 << 19)
 """
 
 
