@@ -72,6 +72,7 @@ START = "Begin here"
 RECORD = "Record a job, and a node"
 LOOK = "See where the time goes"
 KEEP = "Look into the store, and verify what was saved"
+JOBS = "Submit a job that comes back"
 OBJECTIVES = "Objectives, alerts, runbooks and boards"
 """What people want to do: `tachoscope --help` groups the commands by it, in the order in which they are added."""
 
@@ -182,6 +183,14 @@ def run(
             "--track/--no-track", help="Log goodput and findings to the MLflow or Weights & Biases run that the command has open."
         ),
     ] = True,
+    end_hung: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="End a command that has hung for this long after its hang was noticed, such as 2m: for whatever starts it again. "
+            "Its evidence is stored first. Default: never.",
+        ),
+    ] = None,
     stop_code: Annotated[
         int | None,
         typer.Option(
@@ -200,8 +209,10 @@ def run(
     """
     from tachoscope_cli.launcher.run import run as run_command
     from tachoscope_core.storage.store import default_url
+    from tachoscope_show.text.units import seconds_of
 
-    outcome = run_command(command or [], job=job, store_url=named_store(store), grace_seconds=grace)
+    hung_seconds = seconds_of(end_hung) if end_hung is not None else 0.0
+    outcome = run_command(command or [], job=job, store_url=named_store(store), grace_seconds=grace, end_hung_seconds=hung_seconds)
     if outcome.recorded and outcome.all_shipped:
         where = f" --store {outcome.store_url}" if outcome.store_url != default_url() else ""
         by = " (by the node's agent)" if outcome.by_agent else ""
@@ -338,6 +349,24 @@ COMMANDS.add(
     epilog="Examples: `tachoscope watch`, `tachoscope watch --store s3://bucket/tachoscope --host 0.0.0.0 --web-config web.yaml`, "
     "`tachoscope watch --once`",
 )
+
+
+_TRAINING_JOBS = "tachoscope_cli.commands.training_jobs"
+COMMANDS.add(
+    "submit",
+    f"{_TRAINING_JOBS}:submit",
+    rich_help_panel=JOBS,
+    epilog="Examples: `tachoscope submit training_job.yaml`, "
+    "`tachoscope submit training_job.yaml --engine slurm --key nightly-42`, `tachoscope submit training_job.yaml --dry-run`",
+)
+COMMANDS.add(
+    "status",
+    f"{_TRAINING_JOBS}:status",
+    rich_help_panel=JOBS,
+    epilog="Examples: `tachoscope status`, `tachoscope status llama-7b`, `tachoscope status llama-7b --format json`",
+)
+COMMANDS.add("cancel", f"{_TRAINING_JOBS}:cancel", rich_help_panel=JOBS, epilog="Example: `tachoscope cancel llama-7b`")
+COMMANDS.add("supervise", f"{_TRAINING_JOBS}:supervise", rich_help_panel=JOBS, epilog="Example: `tachoscope supervise llama-7b`")
 
 
 @COMMANDS.command(

@@ -167,6 +167,11 @@ class JobWatch:
                 events.append(_failure(process))
         return [*events, *self._hang(now)]
 
+    @property
+    def hangs(self) -> bool:
+        """Whether the job hung when it was last looked at."""
+        return self._hung_at is not None
+
     def running(self) -> list[WatchedProcess]:
         return [process for process in self.processes.values() if not process.over]
 

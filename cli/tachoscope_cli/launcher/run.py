@@ -23,7 +23,7 @@ from tachoscope.spool.ship import remove_if_empty, ship, ship_left_behind
 from tachoscope_cli.launcher import attempt_number as attempts
 from tachoscope_cli.launcher import live_attempts as beside
 from tachoscope_cli.launcher.shard_quarantine import Quarantining
-from tachoscope_cli.launcher.signals import wait
+from tachoscope_cli.launcher.signals import end_family, wait
 from tachoscope_cli.launcher.supervision import Supervision
 from tachoscope_cli.sources.agent_pages import why_behind
 from tachoscope_core.errors import TachoscopeError
@@ -148,6 +148,7 @@ def run(
     while_running: Callable[[Path], None] | None = None,
     ours: bool = False,
     grace_seconds: float = GRACE_SECONDS,
+    end_hung_seconds: float = 0.0,
 ) -> RunOutcome:
     """Run a command under the probe, then put its records into the store, or see to it that the node's agent did.
 
@@ -160,6 +161,7 @@ def run(
         while_running: called about three times a second with the run's spool directory.
         ours: the command is not a user's: an interrupt ends it at once.
         grace_seconds: how long a command that asks for notices has to end by itself after a SIGTERM, before it gets one.
+        end_hung_seconds: a command that has hung for this long after its hang was noticed is ended; 0: it never is.
 
     Raises:
         TachoscopeError: the command cannot be started, or a job of several nodes has no name.
@@ -191,6 +193,10 @@ def run(
         def poll() -> None:
             with kept:
                 watching.poll()
+            if 0 < end_hung_seconds <= watching.hung_seconds:
+                watching.wait_for_evidence()
+                guard.print_line(f"the command has hung for {watching.hung_seconds:.0f} s since that was noticed, and is ended")
+                end_family(process)
             if while_running is not None:
                 while_running(run_directory)
 

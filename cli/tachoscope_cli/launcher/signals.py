@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import select
 import signal
 import subprocess
 import time
@@ -50,7 +51,7 @@ def wait(
                 pass_on_at = time.monotonic() + on_term() if pass_on_at is None else 0.0
             elif came is not None and ours:
                 interrupted = True
-                _stop(process)
+                end_family(process)
             elif came is not None:
                 on_interrupt()
                 if came.code != _SENT_BY_KERNEL:
@@ -101,8 +102,8 @@ def _signals() -> Iterator[Callable[[float], _SignalReceived | None]]:
             signal.signal(number, handler)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End a command with all its descendants, also in other sessions."""
+def end_family(process: subprocess.Popen[bytes]) -> None:
+    """End a command with all its descendants, also in other sessions, and those that are stopped."""
     family = []  # held by descriptors: a number may be another process's by the time it is used
     for pid in _descendants(process.pid):
         with contextlib.suppress(OSError):
@@ -114,6 +115,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     for descriptor in family:
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    deadline = time.monotonic() + _STOP_SECONDS
+    for descriptor in family:  # until it is gone its records are not complete
+        select.select([descriptor], [], [], max(deadline - time.monotonic(), 0.0))
         os.close(descriptor)
     process.wait()
 

@@ -59,6 +59,7 @@ class Supervision:
         self._kills = KillWatch()
         self._facts = job_notes.Facts()
         self._interrupted = False
+        self._hung_since: float | None = None
         self._tracked: list[tuple[int, int, dict[str, str]]] = []
 
     @property
@@ -102,8 +103,19 @@ class Supervision:
             self._report_event(event)
         for event in self._watch.new_events(now):
             self._report_event(event)
+        self._hung_since = (self._hung_since or now) if self._watch.hangs else None
         for found in self._shards.decide(now) if self._shards is not None else ():
             self._report_event(JobEvent(records.ShardQuarantined, found.fields, found.text))
+
+    @property
+    def hung_seconds(self) -> float:
+        """For how long the job has been known to hang; 0: it does not."""
+        return 0.0 if self._hung_since is None else time.monotonic() - self._hung_since
+
+    def wait_for_evidence(self) -> None:
+        """Wait briefly until the evidence of a hang is stored, as far as this process collects it."""
+        if self._evidence is not None:
+            self._evidence.wait(EVIDENCE_SECONDS)
 
     def _learn_of_memory(self, record: records.AnyRecord) -> None:
         if isinstance(record, records.JobStarted) and self._watch.exits.follows(record.writer):  # its pid is one of here
@@ -195,8 +207,7 @@ class Supervision:
                 )
         loaded = [name for name, mark in spool.LOADED.items() if (self._directory / mark).exists()]
         self._note(records.JobEnded, status="failed" if code else "completed", reason=reason, exit_code=code, loaded=loaded)
-        if self._evidence is not None:
-            self._evidence.wait(EVIDENCE_SECONDS)
+        self.wait_for_evidence()
         self._reader.close()
         self._kills.close()
         self._watch.close()

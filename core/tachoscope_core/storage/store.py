@@ -459,6 +459,10 @@ class Store:
         """Write a flight-recorder dump of a rank that hangs as it is; return the path of the object."""
         return self._put_bytes(f"jobs/{check_job_name(job)}/hangs/{key}", data)
 
+    def write_training_job(self, name: str, key: str, document: bytes) -> str:
+        """Write a document of a training job, see `submitted_jobs`, in place of the one before; return its path."""
+        return self._put_bytes(f"training-jobs/{check_job_name(name)}/{key}", document)
+
     def folders(self, path: str) -> list[str]:
         """Return the paths of the folders in a folder of `files`, sorted; none where it does not exist."""
         return sorted(self._list(path))

@@ -1,0 +1,124 @@
+"""The process of one attempt: it finds the newest valid checkpoint, runs the command under the probe, and says how that ended.
+
+Started by an engine, on the first node of the attempt: `python -m tachoscope_cli.training_jobs.attempt`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tachoscope import guard
+from tachoscope_analyzers.schedulers.slurm.node_lists import expand
+from tachoscope_cli.inputs.saved_checkpoints import newest_sound
+from tachoscope_cli.launcher.signals import wait
+from tachoscope_cli.training_jobs import local
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
+from tachoscope_core.jobs.submitted_jobs import AttemptEnd, TrainingJobs
+from tachoscope_core.jobs.training_job import CHECKPOINT, MASTER, NODES, TrainingJob
+from tachoscope_core.storage.store import Store
+
+CHECKPOINT_VARIABLE = "TACHOSCOPE_CHECKPOINT"
+"""Environment variable with the checkpoint that an attempt continues from; unset: none."""
+MOST_SECRET_BYTES = 1 << 16
+
+
+def words(store_url: str, job: TrainingJob, number: int) -> list[str]:
+    """Return the command that starts the process of an attempt."""
+    module = [sys.executable, "-m", "tachoscope_cli.training_jobs.attempt"]
+    return [*module, "--store", store_url, "--job", job.name, "--attempt", str(number), "--digest", job.digest]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run an attempt; return the exit code of its command."""
+    parser = argparse.ArgumentParser()
+    for name in ("--store", "--job", "--digest"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--attempt", type=int, required=True)
+    parser.add_argument("--claim", type=Path)
+    options = parser.parse_args(arguments)
+    if options.claim is not None and not local.claim(options.claim):
+        guard.print_line(f"attempt {options.attempt} of {options.job} has begun already: {options.claim}")
+        return ExitCode.NOT_DONE
+    jobs = TrainingJobs(Store(options.store))
+    job = jobs.status(options.job).submitted.job
+    if job.digest != options.digest:
+        raise TachoscopeError(f"the specification of {job.name} in store {options.store} is not the one that was submitted")
+    began = time.time()
+    checkpoint, refused, code = "", "", int(ExitCode.NOT_DONE)
+    try:
+        checkpoint = newest_sound(Store(options.store), job.name, guard.print_line) or ""
+        environment = environment_of(job, checkpoint, os.environ)
+    except TachoscopeError as error:
+        refused = str(error)
+        guard.print_line(refused)
+    else:
+        code = _run(job, options.store, checkpoint, environment)
+    jobs.write_attempt_end(
+        job.name,
+        options.attempt,
+        AttemptEnd(started_at=began, ended_at=time.time(), exit_code=code, checkpoint=checkpoint, refused=refused),
+    )
+    return code
+
+
+def _run(job: TrainingJob, store_url: str, checkpoint: str, environment: Mapping[str, str]) -> int:
+    run = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", job.name, "--store", store_url]
+    run += ["--end-hung", f"{job.restart.hung_seconds:g}s"] if job.restart.hung_seconds else []
+    command = [*_launcher(job, environment), *run, "--", *command_of(job, checkpoint, environment)]
+    guard.print_line(f"begins {f'from {checkpoint}' if checkpoint else 'without a checkpoint'} on {socket.gethostname()}")
+    return wait(subprocess.Popen(command, env=dict(environment), cwd=job.working_directory), None)
+
+
+def _launcher(job: TrainingJob, environment: Mapping[str, str]) -> list[str]:
+    """Return what starts a process on each node of the allocation."""
+    if "SLURM_JOB_ID" not in environment or job.engine != "slurm":
+        return []
+    return ["srun", f"--nodes={job.nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1", "--wait=60"]
+
+
+def command_of(job: TrainingJob, checkpoint: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the job's command with what stands for its checkpoint and nodes filled in."""
+    nodes = expand(environment.get("SLURM_JOB_NODELIST", ""))
+    known = {CHECKPOINT: checkpoint, NODES: str(job.nodes), MASTER: nodes[0] if nodes else "127.0.0.1"}
+    filled = []
+    for word in (*job.command, *(job.resume if checkpoint else ())):
+        for name, value in known.items():
+            word = word.replace(name, value)
+        filled.append(word)
+    return filled
+
+
+def environment_of(job: TrainingJob, checkpoint: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the job's command, with its secrets.
+
+    Raises:
+        TachoscopeError: the file of a secret cannot be read.
+    """
+    found = {name: value for name, value in environ.items() if name != CHECKPOINT_VARIABLE} | job.environment
+    for name, path in job.secrets.items():
+        try:
+            with open(path, encoding="utf-8") as file:
+                found[name] = file.read(MOST_SECRET_BYTES).strip()
+        except (OSError, ValueError) as error:
+            raise TachoscopeError(f"the secret {name} cannot be read from {path}: {error}") from None
+    if checkpoint:
+        found[CHECKPOINT_VARIABLE] = checkpoint
+    return found
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of the terminal that it was submitted from
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except TachoscopeError as error:
+        guard.print_line(str(error))
+        sys.exit(error.exit_code)

@@ -1,0 +1,109 @@
+"""What follows from the end of an attempt: another attempt, where and when, or the end of the job. Decided from documents alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tachoscope_cli.training_jobs.engine import EngineState
+from tachoscope_core.jobs.submitted_jobs import Attempt, AttemptEnd, Decision
+from tachoscope_core.jobs.training_job import RestartPolicy
+from tachoscope_core.report.failures import Failure
+
+MOST_WITHOUT_PROGRESS = 3
+"""Attempts in a row that ended by themselves without a new step: the next would most likely, too."""
+_OF_HOST = {"hang", "killed", "host_lost"}
+"""Causes behind which a host may stand, as none of the job's code is known to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What follows, why, from which hosts the next attempt keeps away, and how long it waits."""
+
+    decision: Decision
+    reason: str
+    excluded_hosts: tuple[str, ...] = ()
+    delay_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """An attempt that has ended.
+
+    Attributes:
+        end: as it said itself; None: it was killed. state: as the engine says. failure: None: not known.
+        highest_step: of the whole job, until this attempt's end.
+    """
+
+    end: AttemptEnd | None
+    state: EngineState
+    failure: Failure | None
+    highest_step: int
+
+
+def judge(policy: RestartPolicy, before: Sequence[Attempt], this: Attempt, ended: Ended, *, cancelled: bool) -> Verdict:
+    """Judge the end of an attempt. before: the attempts that were judged; cancelled: the job's owner wants its end."""
+    if ended.end is not None and ended.end.exit_code == 0:
+        return Verdict("completed", "the command ended with exit code 0")
+    if cancelled:
+        return Verdict("cancelled", "cancelled by its owner")
+    if ended.state.cancelled:
+        return Verdict("cancelled", "cancelled in the engine, not by tachoscope")
+    what = _what_happened(ended)
+    if ended.end is not None and ended.end.refused:
+        return Verdict("failed", ended.end.refused)
+    if ended.failure is not None and ended.failure.policy == "stop":
+        return Verdict("failed", f"{what}, as attempt {ended.failure.repeats_attempt} of its records did, with no new step since")
+    tries = _without_progress([*before, this], ended)
+    if tries >= MOST_WITHOUT_PROGRESS:
+        return Verdict("failed", f"{what}; {tries} attempts in a row ended without a new step")
+    if this.number + 1 >= policy.most_attempts:
+        return Verdict("failed", f"{what}; it was the last of {policy.most_attempts} attempts")
+    delay = min(policy.delay_seconds * 2 ** (tries - 1), policy.most_delay_seconds) if tries else 0.0
+    return Verdict("restart", what, _excluded(before, this, ended), delay)
+
+
+def _what_happened(ended: Ended) -> str:
+    failure = ended.failure
+    if failure is not None:
+        who = "" if failure.rank is None else f"rank {failure.rank}"
+        where = f" on {failure.host}" if failure.host else ""
+        line = f" at {failure.location}" if failure.location else ""
+        name = failure.exception or failure.cause.replace("_", " ")
+        return f"{name}: {who}{where}{line}".rstrip(": ") if who or where or line else name
+    if ended.state.by_engine:
+        lost = f": {', '.join(ended.state.lost_hosts)}" if ended.state.lost_hosts else ""
+        return f"the engine ended it: {ended.state.reason}{lost}"
+    if ended.end is None:
+        return "it ended without a word, as one that was killed does" + (f" ({ended.state.reason})" if ended.state.reason else "")
+    return f"exit code {ended.end.exit_code}"
+
+
+def _without_progress(attempts: Sequence[Attempt], ended: Ended) -> int:
+    """Return how many attempts in a row, this one last, ended by themselves with no step that is new."""
+    if ended.state.by_engine:
+        return 0
+    steps = [*(one.highest_step for one in attempts[:-1]), ended.highest_step]
+    count = 0
+    for place in range(len(steps) - 1, -1, -1):
+        if steps[place] > (steps[place - 1] if place else 0) or attempts[place].ended_by_engine:
+            break
+        count += 1
+    return count
+
+
+def _excluded(before: Sequence[Attempt], this: Attempt, ended: Ended) -> tuple[str, ...]:
+    """Return from which hosts the next attempt keeps away: lost ones at once, others when a second attempt failed there."""
+    hosts = [*this.excluded_hosts, *ended.state.lost_hosts]
+    failure = ended.failure
+    if failure is not None and failure.cause in _OF_HOST and failure.host and not failure.location:
+        there = Counter(one.suspect_host for one in before)
+        if failure.cause == "host_lost" or there[failure.host]:
+            hosts.append(failure.host)
+    return tuple(dict.fromkeys(hosts))
+
+
+def suspect_host(failure: Failure | None) -> str:
+    """Return the host behind a failure that no line of the job's code explains; empty: none."""
+    return failure.host if failure is not None and failure.cause in _OF_HOST and not failure.location else ""

@@ -1,0 +1,178 @@
+"""Brings a training job back until it is done: submits an attempt, judges its end, and submits the next.
+
+All it knows is in the store, so it may end at any time; another one goes on. One at a time acts for a job: it has a lock, which the
+process that submits an attempt inherits, so no second supervisor looks for the attempt before the engine knows of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tachoscope_analyzers.attempts.process_ends import process_ends
+from tachoscope_analyzers.failures.report import failures
+from tachoscope_analyzers.records.load import from_store
+from tachoscope_cli.training_jobs import attempt as attempt_process
+from tachoscope_cli.training_jobs.engine import AttemptRequest, Engine
+from tachoscope_cli.training_jobs.policy import Ended, judge, suspect_host
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs.submitted_jobs import Attempt, TrainingJobs, TrainingJobStatus
+from tachoscope_core.report.failures import Failure
+from tachoscope_core.storage.store import Store
+
+LOOK_SECONDS = 2.0
+"""Between two looks at an attempt."""
+SILENT_SECONDS = 60.0
+"""Between two lines about an engine or store that does not answer."""
+
+
+class Supervisor:
+    """Supervises one job.
+
+    Args:
+        directory: of this user on this machine, for logs and locks. log: gets a line for each thing that it does.
+        lock: descriptor of the job's lock, see `held`.
+    """
+
+    def __init__(self, store: Store, name: str, engine: Engine, directory: Path, lock: int, log: Callable[[str], None]) -> None:
+        self._store = store
+        self._jobs = TrainingJobs(store)
+        self._name = name
+        self._engine = engine
+        self._directory = directory
+        self._lock = lock
+        self._log = log
+        self._silent_until = 0.0
+        self._cancelled_id = ""
+
+    def run(self) -> TrainingJobStatus:
+        """Go on until the job has ended, whatever does not answer meanwhile; return what became of it."""
+        while True:
+            try:
+                status = self.look()
+            except TachoscopeError as error:
+                if time.monotonic() >= self._silent_until:
+                    self._log(f"{error}; trying again")
+                    self._silent_until = time.monotonic() + SILENT_SECONDS
+            else:
+                if status.state in {"completed", "failed", "cancelled"}:
+                    return status
+            time.sleep(LOOK_SECONDS)
+
+    def look(self) -> TrainingJobStatus:
+        """Look once, and do what is due."""
+        status = self._jobs.status(self._name)
+        last = status.attempts[-1] if status.attempts else None
+        if status.state in {"completed", "failed", "cancelled"}:
+            return status
+        if last is None or last.decision == "restart":
+            if last is None or time.time() >= last.ended_at + last.next_delay_seconds:
+                self._submit(status, self._next(last))
+        elif not last.engine_id:
+            self._submit(status, last)
+        else:
+            self._watch(status, last)
+        return self._jobs.status(self._name)
+
+    def _next(self, last: Attempt | None) -> Attempt:
+        if last is None:
+            return Attempt(number=0, intended_at=time.time())
+        return Attempt(number=last.number + 1, intended_at=time.time(), excluded_hosts=last.next_excluded_hosts)
+
+    def _submit(self, status: TrainingJobStatus, attempt: Attempt) -> None:
+        job = status.submitted.job
+        label = f"tachoscope-{self._name}-{attempt.number}"
+        if attempt not in status.attempts:
+            self._jobs.write_attempt(self._name, attempt)
+            found = None
+        else:
+            found = self._engine.find(label)
+        if found is None and status.cancellation is not None:
+            self._write(attempt, decision="cancelled", reason="cancelled by its owner", ended_at=time.time())
+            return
+        if found is None:
+            log = self._directory / f"{self._name}-{attempt.number:03}.log"
+            words = attempt_process.words(self._store.url, job, attempt.number)
+            request = AttemptRequest(
+                job=job,
+                number=attempt.number,
+                label=label,
+                command=words,
+                excluded_hosts=attempt.excluded_hosts,
+                log=log,
+                lock=self._lock,
+            )
+            found = self._engine.submit(request)
+            without = f", without {', '.join(attempt.excluded_hosts)}" if attempt.excluded_hosts else ""
+            self._log(f"attempt {attempt.number} is submitted as {found}{without}; its output: {log}")
+        self._write(attempt, engine_id=found)
+
+    def _watch(self, status: TrainingJobStatus, attempt: Attempt) -> None:
+        state = self._engine.state(attempt.engine_id)
+        if state.state != "ended":
+            if status.cancellation is not None and self._cancelled_id != attempt.engine_id:
+                self._engine.cancel(attempt.engine_id)
+                self._cancelled_id = attempt.engine_id
+            return
+        end = self._jobs.attempt_end(self._name, attempt.number)
+        failure, highest_step = self._records(attempt)
+        ended = Ended(end=end, state=state, failure=failure, highest_step=highest_step)
+        policy, cancelled = status.submitted.job.restart, status.cancellation is not None
+        verdict = judge(policy, status.attempts[:-1], attempt, ended, cancelled=cancelled)
+        self._write(
+            attempt,
+            ended_at=time.time(),
+            end=end,
+            failure=failure,
+            highest_step=highest_step,
+            ended_by_engine=state.by_engine,
+            suspect_host=suspect_host(failure),
+            decision=verdict.decision,
+            reason=verdict.reason,
+            next_excluded_hosts=verdict.excluded_hosts,
+            next_delay_seconds=verdict.delay_seconds,
+        )
+        later = f" in {verdict.delay_seconds:.0f} s" if verdict.delay_seconds else ""
+        self._log(f"attempt {attempt.number} ended: {verdict.reason}; {verdict.decision}{later}")
+
+    def _records(self, attempt: Attempt) -> tuple[Failure | None, int]:
+        """Return the first failure of an attempt, and the highest step of the job, by the records in the store."""
+        if self._name not in self._store.jobs():
+            return None, 0
+        job = from_store(self._store, self._name, ends_only=True)
+        ends = process_ends(job)
+        found = [one for one in failures(job, ends) if one.time >= attempt.intended_at]
+        return (found[-1] if found else None), max((run.highest for run in ends.attempts), default=0)
+
+    def _write(self, attempt: Attempt, **changes: object) -> None:
+        self._jobs.write_attempt(self._name, msgspec.structs.replace(attempt, **changes))
+
+
+def directory_of(store: Store, environ: dict[str, str] | None = None) -> Path:
+    """Return the directory of this user for the jobs of a store on this machine; it is made if it does not exist."""
+    values = os.environ if environ is None else environ
+    state = values.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    directory = Path(state) / "tachoscope" / "training-jobs" / hashlib.sha256(store.url.encode()).hexdigest()[:12]
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return directory
+
+
+@contextmanager
+def held(directory: Path, name: str) -> Iterator[int | None]:
+    """Hold the lock of a job, and yield its descriptor; None: another supervisor, or what it started, has it."""
+    lock = os.open(directory / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield None
+    else:
+        yield lock
+    finally:
+        os.close(lock)

@@ -1,0 +1,200 @@
+"""Training jobs that were submitted: what a supervisor needs to go on after any end of it. Documents in the store.
+
+`training-jobs/<name>/job.json` is written once, by the submission; `attempts/<number>.json` by the job's supervisor, which is one
+at a time; `attempts/<number>.end.json` by the attempt itself; `cancel.json` by whoever cancels it. What state a job is in follows
+from them, and is written nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Literal, TypeVar
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs.training_job import TrainingJob
+from tachoscope_core.records.base import check_job_name, is_job_name
+from tachoscope_core.report.failures import Failure
+from tachoscope_core.storage.store import Store
+
+MAX_BYTES = 1 << 20
+"""A longer document is not read."""
+_ATTEMPT = re.compile(r"(\d{3,9})\.json")
+_T = TypeVar("_T")
+
+State = Literal["pending", "running", "restarting", "completed", "failed", "cancelled"]
+Decision = Literal["restart", "completed", "failed", "cancelled"]
+
+
+class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was submitted. `key`: whoever submits again with it means this one. `submitted_at`: Unix seconds."""
+
+    job: TrainingJob
+    key: str
+    submitted_at: float
+
+
+class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How an attempt ended, as it says itself; one that was killed says nothing.
+
+    Attributes:
+        exit_code: as a shell gives it. checkpoint: from which it began; empty: from the first step.
+        refused: why the command was not started; empty: it was.
+    """
+
+    started_at: float
+    ended_at: float
+    exit_code: int
+    checkpoint: str = ""
+    refused: str = ""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt as its supervisor sees it: written before it is submitted, when it was, and when its end was judged.
+
+    Attributes:
+        intended_at, ended_at: Unix seconds; 0: it has not ended. excluded_hosts: on which it may not run.
+        engine_id: the engine's name of it; empty: it was not submitted yet, as far as is known.
+        failure: the first failure, by the records in the store; None: it did not fail, or that is not known.
+        highest_step: of the whole job until its end. ended_by_engine: by preemption, a time limit, a lost node.
+        suspect_host: where it failed, if nothing in the job's code explains that.
+        decision: what followed from its end; None: it has not ended. reason: why, in words.
+        next_excluded_hosts, next_delay_seconds: of the attempt that follows.
+    """
+
+    number: int
+    intended_at: float
+    engine_id: str = ""
+    excluded_hosts: tuple[str, ...] = ()
+    ended_at: float = 0.0
+    end: AttemptEnd | None = None
+    failure: Failure | None = None
+    highest_step: int = 0
+    ended_by_engine: bool = False
+    suspect_host: str = ""
+    decision: Decision | None = None
+    reason: str = ""
+    next_excluded_hosts: tuple[str, ...] = ()
+    next_delay_seconds: float = 0.0
+
+
+class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody wants the job to end."""
+
+    asked_at: float
+    asked_by: str
+
+
+class TrainingJobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is stored of a job, and the state that follows from it."""
+
+    submitted: SubmittedJob
+    attempts: tuple[Attempt, ...] = ()
+    cancellation: Cancellation | None = None
+
+    @property
+    def state(self) -> State:
+        last = self.attempts[-1] if self.attempts else None
+        if last is None:
+            return "cancelled" if self.cancellation else "pending"
+        if last.decision == "restart":
+            return "cancelled" if self.cancellation else "restarting"
+        return last.decision or ("running" if last.engine_id else "pending")
+
+
+class TrainingJobs:
+    """The training jobs of a store. Methods raise TachoscopeError where it cannot be read or written.
+
+    In a directory, documents of other users do not count: what is read here is run.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def names(self) -> list[str]:
+        """Return the names of all jobs, sorted."""
+        folders = self._store.folders(f"{self._store.root}/training-jobs")
+        return sorted(filter(is_job_name, (path.rsplit("/", 1)[-1] for path in folders)))
+
+    def submit(self, submitted: SubmittedJob) -> SubmittedJob:
+        """Store a new job, or return the one that was submitted with this key before.
+
+        Raises:
+            TachoscopeError: the name is taken by another key, or the key by another specification.
+        """
+        name = submitted.job.name
+        there = self._read(f"{self._folder(name)}/job.json", SubmittedJob)
+        if there is None:
+            self._write(name, "job.json", submitted)
+            return submitted
+        if there.key != submitted.key:
+            raise TachoscopeError(
+                f"training job {name!r} was submitted before to store {self._store.url}",
+                fix=f"choose another name, or see tachoscope status {name}",
+            )
+        if there.job != submitted.job:
+            raise TachoscopeError(
+                f"training job {name!r} was submitted with the same key and another specification", fix="choose another key"
+            )
+        return there
+
+    def status(self, name: str) -> TrainingJobStatus:
+        """Return what is stored of a job.
+
+        Raises:
+            TachoscopeError: there is none of this name.
+        """
+        folder = self._folder(name)
+        submitted = self._read(f"{folder}/job.json", SubmittedJob)
+        if submitted is None or submitted.job.name != name:
+            raise TachoscopeError(f"store {self._store.url} has no training job {name!r}", fix="tachoscope status lists them")
+        numbers = sorted(
+            int(match[1])
+            for path in self._store.find(f"training-jobs/{name}/attempts")
+            if (match := _ATTEMPT.fullmatch(path.rsplit("/", 1)[-1]))
+        )
+        attempts = [self._read(f"{folder}/attempts/{number:03}.json", Attempt) for number in numbers]
+        cancellation = self._read(f"{folder}/cancel.json", Cancellation)
+        return TrainingJobStatus(
+            submitted=submitted, attempts=tuple(one for one in attempts if one is not None), cancellation=cancellation
+        )
+
+    def write_attempt(self, name: str, attempt: Attempt) -> None:
+        self._write(name, f"attempts/{attempt.number:03}.json", attempt)
+
+    def attempt_end(self, name: str, number: int) -> AttemptEnd | None:
+        """Return how an attempt says that it ended; None: it says nothing."""
+        return self._read(f"{self._folder(name)}/attempts/{number:03}.end.json", AttemptEnd)
+
+    def write_attempt_end(self, name: str, number: int, end: AttemptEnd) -> None:
+        self._write(name, f"attempts/{number:03}.end.json", end)
+
+    def cancel(self, name: str, cancellation: Cancellation) -> None:
+        """Ask for the end of a job; its supervisor sees to it."""
+        self._write(name, "cancel.json", cancellation)
+
+    def _folder(self, name: str) -> str:
+        return f"{self._store.root}/training-jobs/{check_job_name(name)}"
+
+    def _write(self, name: str, key: str, document: msgspec.Struct) -> None:
+        self._store.write_training_job(name, key, msgspec.json.encode(document))
+
+    def _read(self, path: str, kind: type[_T]) -> _T | None:
+        try:
+            uid, data = (
+                self._store.files.with_owner(path) if self._store.local else (os.geteuid(), self._store.files.cat_file(path))
+            )
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise TachoscopeError(f"could not read {path} in store {self._store.url}: {error}") from None
+        if uid not in {0, os.geteuid()}:
+            raise TachoscopeError(
+                f"{path} in store {self._store.url} belongs to user {uid}, and is not used", fix="use your own store"
+            )
+        try:
+            return msgspec.json.decode(data[: MAX_BYTES + 1], type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise TachoscopeError(f"{path} in store {self._store.url} is not a valid document: {error}") from None
