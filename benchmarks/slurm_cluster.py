@@ -50,6 +50,7 @@ class SlurmCluster:
 
     Args:
         nodes: their number; each has 4 processors. gpus: of each node.
+        host_names: each node's processes see its name as their host's (a UTS namespace), which nothing resolves.
         settings: more lines of slurm.conf, such as `PreemptType=preempt/partition_prio`.
         partitions: name to its settings in slurm.conf; the first is the default. All have all nodes.
 
@@ -58,13 +59,21 @@ class SlurmCluster:
     """
 
     def __init__(
-        self, nodes: int = 4, gpus: int = 2, *, partitions: Mapping[str, str] | None = None, settings: Sequence[str] = ()
+        self,
+        nodes: int = 4,
+        gpus: int = 2,
+        *,
+        host_names: bool = False,
+        partitions: Mapping[str, str] | None = None,
+        settings: Sequence[str] = (),
     ) -> None:
         self.nodes, self.gpus = nodes, gpus
+        self._host_names = host_names
         self._partitions, self._settings = partitions or {"train": ""}, settings
         self.folder = Path()
         self.environment: dict[str, str] = {}
         self._daemons: list[subprocess.Popen[bytes]] = []
+        self._node_daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
         self._root = unpacked()
@@ -194,8 +203,22 @@ class SlurmCluster:
         self.wait_for(lambda: "tachoscope" in self.run("sacctmgr", "-i", "add", "cluster", "tachoscope", check=False), "slurmdbd")
         self._daemon("slurmctld", "-D")
         for node in range(1, self.nodes + 1):
-            self._daemon("slurmd", "-D", "-N", f"node{node}", "-d", f"{self._root}/usr/sbin/slurmstepd")
+            self.start_node(f"node{node}")
         self.wait_for(self._all_idle, "all nodes to be idle")
+
+    def start_node(self, name: str) -> None:
+        """Start the daemon of a node, also again after `kill_node`."""
+        within = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name) if self._host_names else ()
+        options = ("-D", "-N", name, "-d", f"{self._root}/usr/sbin/slurmstepd")
+        self._node_daemons[name] = self._daemon("slurmd", *options, within=within)
+
+    def kill_node(self, name: str) -> None:
+        """Kill a node's daemon and the processes of its jobs, as if it lost its power."""
+        for process in self._steps():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("SLURMD_NODENAME") == name or f"[{name}]" in process.name():
+                    _kill(process)
+        self._node_daemons.pop(name).kill()
 
     def _all_idle(self) -> bool:
         idle = self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False).split()
@@ -220,11 +243,12 @@ class SlurmCluster:
         self._daemon("mariadbd", *common, *where, "--skip-grant-tables", "--innodb-buffer-pool-size=64M")
         self.wait_for(socket_path.exists, "mariadbd")
 
-    def _daemon(self, program: str, *options: str) -> None:
+    def _daemon(self, program: str, *options: str, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         name = f"{program}{len(self._daemons)}"
         with (self.folder / "log" / f"{name}.out").open("wb") as log:
-            command = [f"{self._root}/usr/sbin/{program}", *options]
+            command = [*within, f"{self._root}/usr/sbin/{program}", *options]
             self._daemons.append(subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=log, stderr=log))
+        return self._daemons[-1]
 
     def _end(self) -> None:
         if self._daemons:

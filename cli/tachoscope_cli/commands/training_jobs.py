@@ -56,7 +56,7 @@ def submit(
         return
     opened = Store(absolute_url(store_url(store)))
     submitted = SubmittedJob(job=job, key=key or hashlib.sha256(job.digest.encode()).hexdigest()[:16], submitted_at=time.time())
-    TrainingJobs(opened).submit(submitted)
+    there = TrainingJobs(opened).submit(submitted)
     where = "" if store is None else f" --store {opened.url}"
     if wait:
         raise typer.Exit(_supervise(opened, job))
@@ -64,7 +64,8 @@ def submit(
     with (directory / f"{job.name}.supervisor.log").open("ab") as log:
         words = [sys.executable, "-m", "tachoscope_cli.main", "supervise", job.name, "--store", opened.url]
         subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    print_notice(f"training job {job.name} is submitted; next: tachoscope status {job.name}{where}")
+    done = "is submitted" if there.submitted_at == submitted.submitted_at else "was submitted before"
+    print_notice(f"training job {job.name} {done}; next: tachoscope status {job.name}{where}")
     print_notice(f"its supervisor's log: {log.name}")
 
 
@@ -144,6 +145,8 @@ def _print(status: TrainingJobStatus) -> None:
         when = f"{datetime.fromtimestamp(began).astimezone():%Y-%m-%d %H:%M:%S}"
         table.add_row(str(one.number), one.engine_id, when, lasted, str(one.highest_step or ""), safe(followed))
     out.print(table)
+    if status.attempts and status.attempts[-1].log:
+        out.print(f"  output of the last: {safe(status.attempts[-1].log)}", highlight=False, soft_wrap=True)
 
 
 def cancel(name: Annotated[str, _NAME], store: StoreOption = None) -> None:

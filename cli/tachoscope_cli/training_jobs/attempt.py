@@ -29,6 +29,10 @@ from tachoscope_core.storage.store import Store
 CHECKPOINT_VARIABLE = "TACHOSCOPE_CHECKPOINT"
 """Environment variable with the checkpoint that an attempt continues from; unset: none."""
 MOST_SECRET_BYTES = 1 << 16
+LOST_SECONDS = 90
+"""How long the other nodes of a job may go on after the first has ended."""
+SHIPPED_SECONDS = 30.0
+"""How long an attempt after one that trained waits for the word of a checkpoint: agents ship some seconds after a process ended."""
 
 
 def words(store_url: str, job: TrainingJob, number: int) -> list[str]:
@@ -49,13 +53,14 @@ def main(arguments: Sequence[str]) -> int:
         guard.print_line(f"attempt {options.attempt} of {options.job} has begun already: {options.claim}")
         return ExitCode.NOT_DONE
     jobs = TrainingJobs(Store(options.store))
-    job = jobs.status(options.job).submitted.job
+    status = jobs.status(options.job)
+    job = status.submitted.job
     if job.digest != options.digest:
         raise TachoscopeError(f"the specification of {job.name} in store {options.store} is not the one that was submitted")
     began = time.time()
     checkpoint, refused, code = "", "", int(ExitCode.NOT_DONE)
     try:
-        checkpoint = newest_sound(Store(options.store), job.name, guard.print_line) or ""
+        checkpoint = _newest_checkpoint(Store(options.store), job.name, trained=any(one.highest_step for one in status.attempts))
         environment = environment_of(job, checkpoint, os.environ)
     except TachoscopeError as error:
         refused = str(error)
@@ -70,6 +75,13 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
+def _newest_checkpoint(store: Store, job: str, *, trained: bool) -> str:
+    deadline = time.monotonic() + (SHIPPED_SECONDS if trained else 0.0)
+    while not (found := newest_sound(store, job, guard.print_line)) and time.monotonic() < deadline:
+        time.sleep(1.0)
+    return found or ""
+
+
 def _run(job: TrainingJob, store_url: str, checkpoint: str, environment: Mapping[str, str]) -> int:
     run = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", job.name, "--store", store_url]
     run += ["--end-hung", f"{job.restart.hung_seconds:g}s"] if job.restart.hung_seconds else []
@@ -82,7 +94,8 @@ def _launcher(job: TrainingJob, environment: Mapping[str, str]) -> list[str]:
     """Return what starts a process on each node of the allocation."""
     if "SLURM_JOB_ID" not in environment or job.engine != "slurm":
         return []
-    return ["srun", f"--nodes={job.nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1", "--wait=60"]
+    # Nodes that lose another one find that out, and record it; those that do not are ended after a while.
+    return ["srun", f"--nodes={job.nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", f"--wait={LOST_SECONDS}"]
 
 
 def command_of(job: TrainingJob, checkpoint: str, environment: Mapping[str, str]) -> list[str]:

@@ -88,7 +88,7 @@ class Supervisor:
 
     def _submit(self, status: TrainingJobStatus, attempt: Attempt) -> None:
         job = status.submitted.job
-        label = f"tachoscope-{self._name}-{attempt.number}"
+        label = f"tachoscope-{self._name}-{status.submitted.id}-{attempt.number}"
         if attempt not in status.attempts:
             self._jobs.write_attempt(self._name, attempt)
             found = None
@@ -97,8 +97,8 @@ class Supervisor:
         if found is None and status.cancellation is not None:
             self._write(attempt, decision="cancelled", reason="cancelled by its owner", ended_at=time.time())
             return
+        log = self._directory / f"{self._name}-{attempt.number:03}.log"
         if found is None:
-            log = self._directory / f"{self._name}-{attempt.number:03}.log"
             words = attempt_process.words(self._store.url, job, attempt.number)
             request = AttemptRequest(
                 job=job,
@@ -112,7 +112,7 @@ class Supervisor:
             found = self._engine.submit(request)
             without = f", without {', '.join(attempt.excluded_hosts)}" if attempt.excluded_hosts else ""
             self._log(f"attempt {attempt.number} is submitted as {found}{without}; its output: {log}")
-        self._write(attempt, engine_id=found)
+        self._write(attempt, engine_id=found, log=str(log))
 
     def _watch(self, status: TrainingJobStatus, attempt: Attempt) -> None:
         state = self._engine.state(attempt.engine_id)

@@ -7,6 +7,7 @@ from them, and is written nowhere else.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from typing import Literal, TypeVar
@@ -35,6 +36,11 @@ class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     submitted_at: float
 
+    @property
+    def id(self) -> str:
+        """Different for another job of the same name, in a store that was emptied."""
+        return hashlib.sha256(f"{self.key} {self.submitted_at}".encode()).hexdigest()[:8]
+
 
 class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt ended, as it says itself; one that was killed says nothing.
@@ -56,7 +62,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         intended_at, ended_at: Unix seconds; 0: it has not ended. excluded_hosts: on which it may not run.
-        engine_id: the engine's name of it; empty: it was not submitted yet, as far as is known.
+        engine_id: the engine's name of it; empty: it was not submitted yet, as far as is known. log: file with its output.
         failure: the first failure, by the records in the store; None: it did not fail, or that is not known.
         highest_step: of the whole job until its end. ended_by_engine: by preemption, a time limit, a lost node.
         suspect_host: where it failed, if nothing in the job's code explains that.
@@ -67,6 +73,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     intended_at: float
     engine_id: str = ""
+    log: str = ""
     excluded_hosts: tuple[str, ...] = ()
     ended_at: float = 0.0
     end: AttemptEnd | None = None

@@ -1,0 +1,120 @@
+"""Real jobs on this machine: they come back, are given up, are cancelled, and outlive their supervisor."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TACHOSCOPE = [sys.executable, "-m", "tachoscope_cli.main"]
+WAIT_SECONDS = 120.0
+# Notes each of its beginnings; ends well once there are as many as wanted.
+SCRIPT = """
+import pathlib, sys, time
+begun = pathlib.Path("begun")
+with begun.open("a") as file:
+    file.write("x")
+time.sleep(float(sys.argv[2]))
+sys.exit(0 if len(begun.read_text()) >= int(sys.argv[1]) else 1)
+"""
+
+
+class Jobs:
+    """The command line in a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (directory / "train.py").write_text(SCRIPT)
+        places = {"XDG_STATE_HOME": "state", "TACHOSCOPE_SPOOL": "spool", "TACHOSCOPE_STORE": "store"}
+        self.environ = {**os.environ, **{name: str(directory / place) for name, place in places.items()}}
+
+    def write(self, *arguments: object, restart: str = "{delay: 0s}") -> None:
+        words = json.dumps([sys.executable, "train.py", *map(str, arguments)])
+        (self.directory / "training_job.yaml").write_text(f"name: small\ncommand: {words}\nrestart: {restart}\n")
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*TACHOSCOPE, *words],
+            cwd=self.directory,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_SECONDS,
+            check=False,
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*TACHOSCOPE, *words], cwd=self.directory, env=self.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.call("status", "small", "--format", "json").stdout)
+        return found
+
+    def begun(self) -> int:
+        path = self.directory / "begun"
+        return len(path.read_text()) if path.exists() else 0
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Jobs:
+    return Jobs(tmp_path)
+
+
+def _until(true: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def test_a_job_comes_back_until_it_is_done_and_a_second_submission_is_the_same_job(jobs: Jobs) -> None:
+    jobs.write(2, 0)
+
+    done = jobs.call("submit", "training_job.yaml", "--wait")
+
+    assert done.returncode == 0, done.stderr
+    status = jobs.status()
+    assert (status["state"], [one["decision"] for one in status["attempts"]]) == ("completed", ["restart", "completed"])
+    assert jobs.call("submit", "training_job.yaml", "--wait").returncode == 0
+    assert jobs.begun() == 2
+    other = jobs.call("submit", "training_job.yaml", "--key", "another")
+    assert other.returncode == 2
+    assert "was submitted before" in other.stderr
+
+
+def test_a_job_that_fails_twice_at_the_same_is_given_up_with_the_reason(jobs: Jobs) -> None:
+    jobs.write(99, 0)
+
+    done = jobs.call("submit", "training_job.yaml", "--wait")
+
+    assert done.returncode == 1
+    status = jobs.status()
+    assert (status["state"], jobs.begun()) == ("failed", 2)
+    assert status["attempts"][-1]["reason"].endswith("with no new step since")
+
+
+def test_a_supervisor_that_is_killed_is_followed_by_one_that_goes_on_and_a_cancelled_job_ends(jobs: Jobs) -> None:
+    jobs.write(99, 600)
+    first = jobs.start("submit", "training_job.yaml", "--wait")
+    _until(jobs.begun, "the first attempt begins")
+
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    second = jobs.start("supervise", "small")
+    _until(lambda: jobs.status()["state"] == "running", "the attempt is found again")
+    assert jobs.call("cancel", "small").returncode == 0
+
+    assert second.wait(WAIT_SECONDS) == 1
+    assert jobs.status()["state"] == "cancelled"
+    assert jobs.begun() == 1
+    assert jobs.call("cancel", "small").returncode == 2

@@ -1,0 +1,123 @@
+"""What a specification may say, and what follows from the end of an attempt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tachoscope_cli.training_jobs.engine import EngineState
+from tachoscope_cli.training_jobs.policy import Ended, judge
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs.submitted_jobs import Attempt, AttemptEnd
+from tachoscope_core.jobs.training_job import RestartPolicy, read_training_job
+from tachoscope_core.report.failures import Failure
+
+WHOLE = """
+name: llama-7b
+engine: slurm
+command: [torchrun, "--nnodes={nodes}", train.py]
+resume: [--resume, "{checkpoint}"]
+nodes: 4
+gpus_per_node: 8
+memory_per_node: 512G
+time_limit: 1d
+environment: {OMP_NUM_THREADS: 8}
+secrets: {HF_TOKEN: /run/secrets/hf_token}
+data: {snapshot: pile@v3, purpose: research}
+slurm: {partition: train, qos: high}
+restart: {most_attempts: 5, hung_after: 3m}
+"""
+
+
+def test_a_specification_is_read_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "training_job.yaml"
+    path.write_text(WHOLE)
+
+    job = read_training_job(path)
+
+    assert (job.engine, job.nodes, job.time_limit_seconds, job.environment) == ("slurm", 4, 86400.0, {"OMP_NUM_THREADS": "8"})
+    assert (job.slurm_options, job.restart.hung_seconds) == (("--partition=train", "--qos=high"), 180.0)
+    assert job.working_directory == str(tmp_path)
+    assert read_training_job(path, engine="local").engine == "local"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nmae: x", "nmae is an unknown key"),
+        ("engine: pbs", "'pbs' is not an engine"),
+        ("command: python train.py", "is not a list"),
+        ("command: [train, --api-key=sk-live-0123456789abcdef]", "contains a secret"),
+        ("environment: {HF_TOKEN: hf_abcdefghijklmnopqrstuvwxyz012345}", "environment.HF_TOKEN contains a secret"),
+        ("secrets: {HF_TOKEN: token.txt}", "is not an absolute path"),
+        ("resume: [--resume]", "does not contain {checkpoint}"),
+        ("nodes: 0", "write a whole number of at least 1"),
+        ("time_limit: soon", "not a duration"),
+        ("slurm: {wrap: rm -rf /}", "is an option that tachoscope sets"),
+        ("restart: {most_attempts: 5000}", "write at most 1000"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "training_job.yaml"
+    key = line.partition(":")[0]
+    others = {"name": "name: x", "command": "command: [python, train.py]"}
+    others.pop(key, None)
+    path.write_text("\n".join([line, *others.values()]))
+
+    with pytest.raises(TachoscopeError) as error:
+        read_training_job(path)
+
+    assert said in str(error.value)
+    assert f"{path}:1:" in str(error.value)
+
+
+GONE = EngineState("ended", "FAILED")
+LOST = EngineState("ended", "NODE_FAIL", ("node3",), by_engine=True)
+
+
+def _failure(cause: str = "killed", host: str = "node2", location: str = "", policy: str = "restart") -> Failure:
+    return Failure(attempt=0, time=1.0, rank=1, host=host, cause=cause, location=location, policy=policy)  # type: ignore[arg-type]
+
+
+def _judged(*, steps: list[int], state: EngineState = GONE, code: int | None = 1, failure: Failure | None = None, **more: object):  # type: ignore[no-untyped-def]
+    suspects = more.pop("suspects", [""] * len(steps))
+    before = [
+        Attempt(number=place, intended_at=0.0, highest_step=step, suspect_host=suspect)
+        for place, (step, suspect) in enumerate(zip(steps[:-1], suspects, strict=False))  # type: ignore[arg-type]
+    ]
+    this = Attempt(number=len(before), intended_at=0.0)
+    end = None if code is None else AttemptEnd(started_at=0.0, ended_at=1.0, exit_code=code, **more)  # type: ignore[arg-type]
+    ended = Ended(end=end, state=state, failure=failure, highest_step=steps[-1])
+    return judge(RestartPolicy(most_attempts=6, delay_seconds=10.0), before, this, ended, cancelled=False)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "decision"),
+    [
+        (_judged(steps=[10], code=0), "completed"),
+        (_judged(steps=[10], failure=_failure()), "restart"),
+        (_judged(steps=[10], failure=_failure("exception", location="train.py:3", policy="stop")), "failed"),
+        (_judged(steps=[0, 0, 0]), "failed"),
+        (_judged(steps=[10, 10, 10], state=LOST, code=None), "restart"),
+        (_judged(steps=[10], refused="none of the 3 checkpoints of job 'x' is sound"), "failed"),
+        (_judged(steps=[10, 20, 30, 40, 50, 60], failure=_failure()), "failed"),
+        (_judged(steps=[10], state=EngineState("ended", "CANCELLED", cancelled=True), code=None), "cancelled"),
+    ],
+)
+def test_another_attempt_follows_only_where_it_can_help(verdict, decision: str) -> None:  # type: ignore[no-untyped-def]
+    assert verdict.decision == decision
+    assert verdict.reason
+
+
+def test_attempts_wait_longer_while_there_is_no_progress_and_a_lost_node_does_not_count() -> None:
+    assert _judged(steps=[10, 20], failure=_failure()).delay_seconds == 0.0
+    assert _judged(steps=[20, 20], failure=_failure()).delay_seconds == 10.0
+    assert _judged(steps=[20, 20], state=LOST, code=None).delay_seconds == 0.0
+
+
+def test_a_host_is_left_out_when_it_was_lost_or_fails_a_second_time_without_a_line_of_code() -> None:
+    assert _judged(steps=[10], state=LOST, code=None).excluded_hosts == ("node3",)
+    assert _judged(steps=[10, 20], failure=_failure(), suspects=["node1"]).excluded_hosts == ()
+    assert _judged(steps=[10, 20], failure=_failure(), suspects=["node2"]).excluded_hosts == ("node2",)
+    assert _judged(steps=[10, 20], failure=_failure(location="train.py:3"), suspects=["node2"]).excluded_hosts == ()
