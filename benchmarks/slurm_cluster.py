@@ -268,13 +268,18 @@ class SlurmCluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _steps(self) -> list[psutil.Process]:
-        """Return the processes of jobs: of this cluster by their environment, but for its daemons and for this program's own."""
+        """Return the processes of jobs, but for the daemons and this program's own.
+
+        They have the cluster's configuration in their environment; slurmstepd overwrites that by its title, and works in the folder.
+        """
         own = {daemon.pid for daemon in self._daemons} | {process.pid for process in psutil.Process().parents()} | {os.getpid()}
         return [process for process in psutil.process_iter() if process.pid not in own and self._is_ours(process)]
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
-            return bool(process.environ().get("SLURM_CONF") == self.environment["SLURM_CONF"])
+            if process.environ().get("SLURM_CONF") == self.environment["SLURM_CONF"]:
+                return True
+            return process.name().startswith("slurmstepd") and Path(process.cwd()) == self.folder.resolve()
         except psutil.Error:
             return False
 
