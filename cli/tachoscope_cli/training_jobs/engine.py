@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.training_job import TrainingJob
 
 State = Literal["queued", "running", "ended"]
@@ -47,6 +48,10 @@ class EngineState:
     cancelled: bool = False
 
 
+class TooFewHostsError(TachoscopeError):
+    """Without the excluded hosts, the engine has too few for the job."""
+
+
 class Engine(Protocol):
     """Starts attempts. All methods raise TachoscopeError where the engine does not answer: nothing is known then."""
 
@@ -54,7 +59,7 @@ class Engine(Protocol):
         """Return the engine's id of the attempt that was submitted with a label; None: none was."""
 
     def submit(self, request: AttemptRequest) -> str:
-        """Submit an attempt, and return the engine's id of it."""
+        """Submit an attempt, and return the engine's id of it. Raises TooFewHostsError."""
 
     def state(self, engine_id: str) -> EngineState:
         """Return the state of an attempt."""

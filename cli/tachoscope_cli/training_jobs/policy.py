@@ -53,7 +53,7 @@ def judge(policy: RestartPolicy, before: Sequence[Attempt], this: Attempt, ended
     what = _what_happened(ended)
     if ended.end is not None and ended.end.refused:
         return Verdict("failed", ended.end.refused)
-    if ended.failure is not None and ended.failure.policy == "stop":
+    if ended.failure is not None and ended.failure.policy == "stop" and not ended.state.by_engine:
         return Verdict("failed", f"{what}, as attempt {ended.failure.repeats_attempt} of its records did, with no new step since")
     tries = _without_progress([*before, this], ended)
     if tries >= MOST_WITHOUT_PROGRESS:
@@ -66,15 +66,15 @@ def judge(policy: RestartPolicy, before: Sequence[Attempt], this: Attempt, ended
 
 def _what_happened(ended: Ended) -> str:
     failure = ended.failure
+    if ended.state.by_engine:
+        lost = f": {', '.join(ended.state.lost_hosts)}" if ended.state.lost_hosts else ""
+        return f"the engine ended it: {ended.state.reason}{lost}"
     if failure is not None:
         who = "" if failure.rank is None else f"rank {failure.rank}"
         where = f" on {failure.host}" if failure.host else ""
         line = f" at {failure.location}" if failure.location else ""
         name = failure.exception or failure.cause.replace("_", " ")
         return f"{name}: {who}{where}{line}".rstrip(": ") if who or where or line else name
-    if ended.state.by_engine:
-        lost = f": {', '.join(ended.state.lost_hosts)}" if ended.state.lost_hosts else ""
-        return f"the engine ended it: {ended.state.reason}{lost}"
     if ended.end is None:
         return "it ended without a word, as one that was killed does" + (f" ({ended.state.reason})" if ended.state.reason else "")
     return f"exit code {ended.end.exit_code}"
@@ -96,14 +96,17 @@ def _without_progress(attempts: Sequence[Attempt], ended: Ended) -> int:
 def _excluded(before: Sequence[Attempt], this: Attempt, ended: Ended) -> tuple[str, ...]:
     """Return from which hosts the next attempt keeps away: lost ones at once, others when a second attempt failed there."""
     hosts = [*this.excluded_hosts, *ended.state.lost_hosts]
-    failure = ended.failure
-    if failure is not None and failure.cause in _OF_HOST and failure.host and not failure.location:
+    host = suspect_host(ended)
+    if host and ended.failure is not None:
         there = Counter(one.suspect_host for one in before)
-        if failure.cause == "host_lost" or there[failure.host]:
-            hosts.append(failure.host)
+        if ended.failure.cause == "host_lost" or there[host]:
+            hosts.append(host)
     return tuple(dict.fromkeys(hosts))
 
 
-def suspect_host(failure: Failure | None) -> str:
-    """Return the host behind a failure that no line of the job's code explains; empty: none."""
-    return failure.host if failure is not None and failure.cause in _OF_HOST and not failure.location else ""
+def suspect_host(ended: Ended) -> str:
+    """Return the host behind a failure that neither the engine nor a line of the job's code explains; empty: none."""
+    failure = ended.failure
+    if failure is None or ended.state.by_engine or failure.location or failure.cause not in _OF_HOST:
+        return ""
+    return failure.host

@@ -12,13 +12,14 @@ import subprocess
 from collections.abc import Sequence
 
 from tachoscope_analyzers.schedulers.slurm.node_lists import expand
-from tachoscope_cli.training_jobs.engine import AttemptRequest, EngineState
+from tachoscope_cli.training_jobs.engine import AttemptRequest, EngineState, TooFewHostsError
 from tachoscope_core.errors import TachoscopeError
 
 TIMEOUT_SECONDS = 60.0
 _QUEUED = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 _RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
 _BY_ENGINE = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "REVOKED", "TIMEOUT", "DEADLINE"}
+_TOO_FEW = "node configuration is not available"
 _ID = re.compile(r"\d+")
 
 
@@ -36,7 +37,12 @@ class SlurmEngine:
     def submit(self, request: AttemptRequest) -> str:
         """Submit the batch script of an attempt."""
         script = f"#!/bin/sh\nexec {shlex.join(request.command)}\n"
-        said = _ask("sbatch", *_options(request), script=script, pass_fds=(request.lock,))
+        try:
+            said = _ask("sbatch", *_options(request), script=script, pass_fds=(request.lock,))
+        except TachoscopeError as error:
+            if request.excluded_hosts and _TOO_FEW in str(error):
+                raise TooFewHostsError(str(error)) from None
+            raise
         found = said.strip().partition(";")[0]
         if not _ID.fullmatch(found):
             raise TachoscopeError(f"sbatch did not print the id of a job: {said.strip()[:200]!r}")

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ from tachoscope_analyzers.attempts.process_ends import process_ends
 from tachoscope_analyzers.failures.report import failures
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_cli.training_jobs import attempt as attempt_process
-from tachoscope_cli.training_jobs.engine import AttemptRequest, Engine
+from tachoscope_cli.training_jobs.engine import AttemptRequest, Engine, TooFewHostsError
 from tachoscope_cli.training_jobs.policy import Ended, judge, suspect_host
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.submitted_jobs import Attempt, TrainingJobs, TrainingJobStatus
@@ -99,17 +100,21 @@ class Supervisor:
             return
         log = self._directory / f"{self._name}-{attempt.number:03}.log"
         if found is None:
-            words = attempt_process.words(self._store.url, job, attempt.number)
             request = AttemptRequest(
                 job=job,
                 number=attempt.number,
                 label=label,
-                command=words,
+                command=attempt_process.words(self._store.url, job, attempt.number),
                 excluded_hosts=attempt.excluded_hosts,
                 log=log,
                 lock=self._lock,
             )
-            found = self._engine.submit(request)
+            try:
+                found = self._engine.submit(request)
+            except TooFewHostsError:
+                self._log(f"too few nodes without {', '.join(attempt.excluded_hosts)}: none is left out")
+                attempt = msgspec.structs.replace(attempt, excluded_hosts=())
+                found = self._engine.submit(replace(request, excluded_hosts=()))
             without = f", without {', '.join(attempt.excluded_hosts)}" if attempt.excluded_hosts else ""
             self._log(f"attempt {attempt.number} is submitted as {found}{without}; its output: {log}")
         self._write(attempt, engine_id=found, log=str(log))
@@ -133,7 +138,7 @@ class Supervisor:
             failure=failure,
             highest_step=highest_step,
             ended_by_engine=state.by_engine,
-            suspect_host=suspect_host(failure),
+            suspect_host=suspect_host(ended),
             decision=verdict.decision,
             reason=verdict.reason,
             next_excluded_hosts=verdict.excluded_hosts,
