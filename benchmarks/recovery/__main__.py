@@ -189,9 +189,12 @@ def _compared(
     if again > (EVERY + 5) * len(planted) + EVERY * sum(name == "corrupt_checkpoint" for name, _, _ in planted):
         wrong.append(f"{again} steps were done again")
     useful_seconds = sum(step.ended - step.began for step in firsts.values())
-    redone = goodput["life"].get("repeated_steps") if isinstance(goodput.get("life"), dict) else None
+    life = goodput["life"]
+    said = (life["new_steps"], sum(attempt["redone"] for attempt in life["attempts"]))
+    if said != (len(firsts), again):
+        wrong.append(f"goodput counts {said[0]} steps and {said[1]} again")
     sys.stdout.write(
-        f"{len(firsts)} steps, {again} of rank 0 done again (goodput says {redone}); steps of progress {useful_seconds:.1f} s"
+        f"{len(firsts)} steps, {again} of rank 0 done again; steps of progress {useful_seconds:.1f} s"
         f" of {wall_seconds:.1f} s, {useful_seconds / wall_seconds:.1%}\n"
     )
     return wrong
