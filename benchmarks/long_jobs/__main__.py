@@ -20,9 +20,9 @@ from benchmarks.long_jobs.sets import write_sets
 from benchmarks.sections import write_section
 
 
-def measure(root: Path, ranks: int, hours: float) -> list[str]:
+def measure(root: Path, ranks: int, hours: float, step_seconds: float) -> list[str]:
     """Return rows of the table about a job of that length."""
-    json_bytes = make(root, ranks, hours)
+    json_bytes = make(root, ranks, hours, step_seconds)
     rows = []
 
     def row(what: str, took: Measured) -> None:
@@ -59,7 +59,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--hours", type=float, nargs="+", default=[4.0, 24.0])
     parser.add_argument("--sets", action="store_true", help="begin with what compaction leaves")
-    parser.add_argument("--step-seconds", type=float, default=STEP_SECONDS, help="with --sets")
+    parser.add_argument("--step-seconds", type=float, default=STEP_SECONDS)
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args(words)
     table = ["| job | command | seconds | of processors | most memory, MiB |", "|---|---|---|---|---|"]
@@ -69,7 +69,7 @@ def main(words: Sequence[str] | None = None) -> None:
             if chosen.sets:
                 table += measure_sets(root, chosen.ranks, hours, chosen.step_seconds)
             else:
-                table += measure(root, chosen.ranks, hours)
+                table += measure(root, chosen.ranks, hours, chosen.step_seconds)
     about = (
         f"A job of {chosen.ranks} ranks, steps of {chosen.step_seconds:g} s, a segment a rank and 5 minutes. It fails twice, and "
         "has three faults, each for a twentieth of its time."

@@ -16,8 +16,9 @@ from tachoscope_core.records import records
 
 JOB = "long"
 STEP_SECONDS = 2.0
-FLUSH_STEPS = 150
-"""Five minutes, the agent's default on an object store."""
+_FLUSH_SECONDS = 300.0
+"""The agent's default on an object store."""
+_BEAT_SECONDS = 4.0
 MEANS_NS = {"data_wait": 110e6, "forward": 600e6, "backward": 1190e6, "optimizer": 99e6, "other": 1e6}
 FAULTS = (
     (0.2, 0.25, 5, "data_wait", 0.4),
@@ -45,6 +46,16 @@ def steps_of(hours: float, step_seconds: float = STEP_SECONDS) -> int:
     return round(hours * 3600 / step_seconds)
 
 
+def flush_steps(step_seconds: float) -> int:
+    """Return how many steps of a rank a segment holds."""
+    return round(_FLUSH_SECONDS / step_seconds)
+
+
+def beat_steps(step_seconds: float) -> int:
+    """Return how many steps of a rank there are from one heartbeat to the next."""
+    return max(round(_BEAT_SECONDS / step_seconds), 1)
+
+
 def attempts(hours: float, step_seconds: float, end: float) -> list[Attempt]:
     """Return the attempts of a job that does new steps until a time: two failures, after each the last steps again."""
     steps = steps_of(hours, step_seconds)
@@ -60,13 +71,13 @@ def attempts(hours: float, step_seconds: float, end: float) -> list[Attempt]:
     return found
 
 
-def step_ns(chance: random.Random, rank: int, part: float) -> dict[str, int]:
+def step_ns(chance: random.Random, rank: int, part: float, step_seconds: float) -> dict[str, int]:
     """Return the nanoseconds by phase of a step of a rank that is done after that part of the job: each step lasts as long."""
     ns = {name: round(mean * (1 + 0.02 * chance.gauss(0, 1))) for name, mean in MEANS_NS.items()}
     for since, until, late, phase, seconds in FAULTS:
         if since <= part < until and late in (rank, None):
             ns[phase] += round(seconds * 1e9)
-    ns["backward"] += round(STEP_SECONDS * 1e9) - sum(ns.values())
+    ns["backward"] += round(step_seconds * 1e9) - sum(ns.values())
     return ns
 
 
@@ -75,9 +86,11 @@ def segment(rank: int, ranks: int, attempt: Attempt, first: int, last: int, all_
     chance = random.Random(rank * 1_000_003 + attempt.first + first)
     who = who_writes(rank, attempt)
     rows: list[records.Record] = beginning(rank, ranks, attempt) if first == 0 else []
+    beats = beat_steps(attempt.step_seconds)
+    window = beats * attempt.step_seconds
     for step in range(first, last):
         end = step + 1
-        ns = step_ns(chance, rank, (attempt.first + step) / all_steps)
+        ns = step_ns(chance, rank, (attempt.first + step) / all_steps, attempt.step_seconds)
         cpu = {name: round(value * (1 - 0.02 * chance.random())) for name, value in ns.items()}
         cpu |= {"backward": round(7e8 * (1 + 0.01 * chance.random())), "data_wait": round(1e6 * chance.random())}
         now = {
@@ -97,11 +110,11 @@ def segment(rank: int, ranks: int, attempt: Attempt, first: int, last: int, all_
                 samples=32,
             )
         )
-        if step % 2:
+        if end % beats == 0:
             seen: dict[str, Any] = {"signals": {"process_cpu_seconds": 3.9 + 0.1 * chance.random(), "ticks": 40}}
             seen |= {"wait_samples": {"forward": {"cpu": 6}, "data_wait": {"disk": 1 + ns["data_wait"] // 100_000_000}}}
             seen |= {"where": {"forward": {"train.py:40 forward": 6}}}
-            rows.append(records.Heartbeat(**who, **now, seq=2 * end + 1, step=end, phase="forward", window_seconds=4.0, **seen))
+            rows.append(records.Heartbeat(**who, **now, seq=2 * end + 1, step=end, phase="forward", window_seconds=window, **seen))
     if last == attempt.steps:
         rows.append(end_of(rank, attempt))
     return b"".join(map(records.encode, rows))
@@ -142,12 +155,12 @@ def writer(rank: int, attempt: int) -> str:
     return str(uuid.UUID(int=1_000_000 * attempt + rank + 1))
 
 
-def make(root: Path, ranks: int, hours: float) -> int:
+def make(root: Path, ranks: int, hours: float, step_seconds: float = STEP_SECONDS) -> int:
     """Write a job that ended now into a store; return the bytes of its records as JSON lines."""
-    all_steps, bytes_ = steps_of(hours), 0
-    for attempt in attempts(hours, STEP_SECONDS, time.time()):
-        for first in range(0, attempt.steps, FLUSH_STEPS):
-            last = min(first + FLUSH_STEPS, attempt.steps)
+    all_steps, a_segment, bytes_ = steps_of(hours, step_seconds), flush_steps(step_seconds), 0
+    for attempt in attempts(hours, step_seconds, time.time()):
+        for first in range(0, attempt.steps, a_segment):
+            last = min(first + a_segment, attempt.steps)
             written = attempt.begin + last * attempt.step_seconds + 1.0
             day = time.strftime("%Y-%m-%d", time.gmtime(attempt.begin + first * attempt.step_seconds))
             for rank in range(ranks):

@@ -13,7 +13,19 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from benchmarks.long_jobs.job import FAULTS, FLUSH_STEPS, JOB, MEANS_NS, Attempt, attempts, beginning, end_of, steps_of, writer
+from benchmarks.long_jobs.job import (
+    FAULTS,
+    JOB,
+    MEANS_NS,
+    Attempt,
+    attempts,
+    beat_steps,
+    beginning,
+    end_of,
+    flush_steps,
+    steps_of,
+    writer,
+)
 
 from tachoscope_analyzers.compaction.days import MOST_STEPS
 from tachoscope_analyzers.records.beat_parquet import BeatWriter
@@ -71,7 +83,7 @@ def _write_set(store: Store, ranks: int, attempt: Attempt, steps: range, all_ste
         written=until + 1.0,
         json_bytes=ranks * len(steps) * _STEP_JSON_BYTES,
         writers=[
-            CompactedWriter(f"node-{rank // 8}", writer(rank, attempt.number), attempt.number, _offsets(steps))
+            CompactedWriter(f"node-{rank // 8}", writer(rank, attempt.number), attempt.number, _offsets(steps, attempt))
             for rank in range(ranks)
         ],
         steps_begin=begin,
@@ -86,9 +98,9 @@ def _write_set(store: Store, ranks: int, attempt: Attempt, steps: range, all_ste
     store.write_compacted(JOB, f"{name}.json.gz", gzip.compress(msgspec.json.encode(holds)))
 
 
-def _offsets(steps: range) -> list[int]:
+def _offsets(steps: range, attempt: Attempt) -> list[int]:
     """Return where the segments of a rank began that a set replaces, as numbers of the size that offsets have."""
-    return [first * 1000 for first in range(steps.start, steps.stop, FLUSH_STEPS)]
+    return [first * 1000 for first in range(steps.start, steps.stop, flush_steps(attempt.step_seconds))]
 
 
 def _nanoseconds(ranks: int, attempt: Attempt, steps: range, all_steps: int) -> dict[str, Ints]:
@@ -147,23 +159,23 @@ def _steps(ranks: int, attempt: Attempt, steps: range, ns: dict[str, Ints]) -> S
 
 
 def _beats(ranks: int, attempt: Attempt, steps: range, data_wait_ns: Ints) -> BeatTable[bytes]:
-    """Return the heartbeats: one after every second step."""
-    chance = np.random.default_rng((attempt.number, steps.start, 2))
+    """Return the heartbeats of some steps."""
+    beats, chance = beat_steps(attempt.step_seconds), np.random.default_rng((attempt.number, steps.start, 2))
     every = np.arange(steps.start, steps.stop, dtype=np.int64)
-    second = every % 2 == 1
-    numbers = np.tile(every[second] + 1, ranks)
-    disk = 1 + data_wait_ns[:, second].ravel() // 100_000_000
+    with_beat = (every + 1) % beats == 0
+    numbers = np.tile(every[with_beat] + 1, ranks)
+    disk = 1 + data_wait_ns[:, with_beat].ravel() // 100_000_000
     most = int(disk.max())
     names, zeros = _names(ranks, attempt) | {"phase": ("forward",)}, np.zeros(numbers.size, np.int32)
     columns = {
-        **_of_processes(ranks, attempt, int(second.sum())),
+        **_of_processes(ranks, attempt, int(with_beat.sum())),
         "phase": zeros,
         "seen": disk.astype(np.int32),
         "seq": 2 * numbers + 1,
         "time": attempt.begin + numbers * attempt.step_seconds + 1e-4 * chance.random(numbers.size),
         "monotonic_ns": np.rint(numbers * attempt.step_seconds * 1e9).astype(np.int64),
         "step": numbers,
-        "window_seconds": np.full(numbers.size, 2 * attempt.step_seconds),
+        "window_seconds": np.full(numbers.size, beats * attempt.step_seconds),
         "dropped_total": zeros.astype(np.int64),
     }
     signals = {"process_cpu_seconds": 3.9 + 0.1 * chance.random(numbers.size), "ticks": np.full(numbers.size, 40.0)}
