@@ -9,6 +9,7 @@ a watch can see there, and are not compared.
     python -m benchmarks.lab --set development --runs-per-class 1 --most 12 --out runs
     python -m benchmarks.four_mouths runs                       # a directory
     python -m benchmarks.four_mouths runs --s3 --restart        # S3; agent and watch are killed and started again in between
+    python -m benchmarks.four_mouths --planted 60 --s3          # 60 made runs of ten minutes in place of the lab's
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tests" / "node"))
 
 from benchmarks.four_mouths import asking
 from benchmarks.four_mouths.asking import HungInPrometheus, Said
-from benchmarks.four_mouths.playing import Played, Player, recorded
+from benchmarks.four_mouths.playing import Played, Player, made, recorded
 
 from processes import AgentProcess, free_port, prometheus, s3_environment, s3_server
 from tachoscope_core.metrics.training import TRAINING_STATES
@@ -41,6 +42,8 @@ HANG_SECONDS = "4"
 """As the lab has it."""
 _SETTLE_SECONDS = 70.0
 """An agent shows the time of a job as 0 in its first minute, and what nodes say is in an object store after 30 s."""
+_EVERY_S3_SECONDS = 60.0
+"""From one cycle of the watch to the next, by default."""
 _FLUSH_SECONDS = 310.0
 """Into an object store an agent ships every five minutes."""
 _SHIP_SECONDS = 400.0
@@ -71,11 +74,15 @@ class Answers:
 class Watching:
     """`tachoscope watch` as its own process, what it said last of each job, and at which ranks it ever said that it hangs."""
 
-    def __init__(self, store: str, log: Path, jobs: list[str]) -> None:
+    def __init__(self, store: str, log: Path, jobs: list[str], every_seconds: float) -> None:
+        self._every = every_seconds
         self._store, self._log, self._jobs, self.port = store, log, jobs, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.goes_on = True
         self.hangs: dict[str, set[int]] = {}
         self.said: dict[str, Said] = {}
+        self.looks: dict[str, int] = {}
+        self.absent: dict[str, int] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -89,7 +96,7 @@ class Watching:
             "--port",
             str(self.port),
             "--every",
-            "2",
+            f"{self._every:g}",
             "--workers",
             "1",
             "--compact-every",
@@ -113,10 +120,17 @@ class Watching:
             for job in self._jobs:
                 with contextlib.suppress(OSError):
                     said, hang = asking.watch(self.url, job)
+                    self._note(job, known=bool(said.seconds))
                     if said.seconds:  # a job that ended leaves the list after two minutes
                         self.said[job] = said
                     if hang is not None:
                         self.hangs.setdefault(job, set()).update(hang.ranks)
+
+    def _note(self, job: str, *, known: bool) -> None:
+        """Count a look at a job that was there before and goes on."""
+        if self.goes_on and job in self.said:
+            self.looks[job] = self.looks.get(job, 0) + 1
+            self.absent[job] = self.absent.get(job, 0) + (not known)
 
 
 def answers(runs: list[Played], folder: Path, store: str, *, s3: bool, restart: bool) -> dict[str, Answers]:
@@ -127,7 +141,7 @@ def answers(runs: list[Played], folder: Path, store: str, *, s3: bool, restart: 
     limits = {"jobs": 2 * len(runs), "ranks": 2 * sum(len({row.rank for row in run.rows}) for run in runs)}
     agent = AgentProcess(folder, store=store, port=port, tick_seconds=1.0, retention_seconds=3600, limits=limits, **flush)
     agent.start()
-    watch = Watching(store, folder / "watch.log", jobs)
+    watch = Watching(store, folder / "watch.log", jobs, _EVERY_S3_SECONDS if s3 else 2.0)
     scraped = [
         {"job_name": "tachoscope", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]},
         {"job_name": "tachoscope-watch", "static_configs": [{"targets": [f"127.0.0.1:{watch.port}"]}]},
@@ -146,6 +160,8 @@ def answers(runs: list[Played], folder: Path, store: str, *, s3: bool, restart: 
                 watch.start()
             while player.goes_on():
                 time.sleep(0.5)
+            watch.goes_on = False
+            print(f"looks at the watch's API: {sum(watch.looks.values())}; without a job that runs: {sum(watch.absent.values())}")
             return _asked(runs, agent, watch, api, store, _FLUSH_SECONDS if s3 else 0.0)
     finally:
         watch.close()
@@ -155,7 +171,7 @@ def answers(runs: list[Played], folder: Path, store: str, *, s3: bool, restart: 
 def _asked(
     runs: list[Played], agent: AgentProcess, watch: Watching, api: int, store: str, flush_seconds: float
 ) -> dict[str, Answers]:
-    time.sleep(_SETTLE_SECONDS)
+    time.sleep(_SETTLE_SECONDS + (_EVERY_S3_SECONDS if flush_seconds else 0.0))
     of_agent, of_prometheus = asking.agent(agent.get("/metrics")), asking.prometheus(api)
     hangs, found = asking.hangs_in_prometheus(api), {run.job: Answers() for run in runs}
     for job, one in found.items():
@@ -216,14 +232,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.four_mouths", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("runs", type=Path, help="folder of the lab's runs")
+    parser.add_argument("runs", type=Path, nargs="?", help="folder of the lab's runs")
+    parser.add_argument("--planted", type=int, metavar="JOBS", default=0, help="made runs, in place of the lab's")
+    parser.add_argument("--seconds", type=int, default=600, help="that made runs last")
     parser.add_argument("--s3", action="store_true", help="play into moto's S3 server, with the agent's defaults")
     parser.add_argument("--restart", action="store_true", help="kill agent and watch in between, and start them again")
     parser.add_argument("--only", metavar="PATTERN", default="", help="runs in whose names the regular expression matches")
     parser.add_argument("--tolerance", type=float, default=1e-6, help="of ETTR, and of seconds per second of the run (1e-6)")
     given = parser.parse_args()
-    folders = [path.parent for path in sorted(given.runs.glob("*/truth.json")) if re.search(given.only, path.parent.name)]
-    runs = [recorded(path) for path in folders if (path / "store" / "jobs").is_dir()]
+    if given.runs is None and not given.planted:
+        parser.error("give a folder of the lab's runs, or --planted JOBS")
+    runs = [made(f"made-{number}", given.seconds) for number in range(given.planted)]
+    folders = [path.parent for path in sorted(given.runs.glob("*/truth.json"))] if given.runs is not None else []
+    runs += [recorded(path) for path in folders if re.search(given.only, path.name) and (path / "store" / "jobs").is_dir()]
     os.environ["TACHOSCOPE_HANG_SECONDS"] = HANG_SECONDS
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as ended:
         folder, store = Path(name), f"{name}/store"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -42,6 +45,28 @@ def written(run: Played, spool: Path) -> dict[str, SpoolWriter]:
     for row in run.rows:
         writers[row.writer].append(records.encode(_moved(row, run.job, seconds, nanoseconds)))
     return writers
+
+
+def made(job: str, seconds: int, ranks: int = 2) -> Played:
+    """Return a run of steps of a second in which rank 1 waits for its data."""
+    rows: list[Record] = []
+    for rank in range(ranks):
+        who = {"job": job, "attempt": 0, "writer": str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{job}-{rank}")), "rank": rank}
+        who |= {"local_rank": rank, "host": "node-1"}
+        places = iter({"seq": seq} | who for seq in itertools.count())
+
+        def row(kind: type[Record], at: float, **fields: Any) -> None:
+            rows.append(kind(**next(places), time=1e9 + at, monotonic_ns=round((1e6 + at) * 1e9), **fields))  # noqa: B023
+
+        row(records.JobStarted, 0.0, world_size=ranks, pid=1, cpu_threads=1, cpu_count=2)
+        for step in range(1, seconds + 1):
+            phases = {"data_wait": 0.3 if rank == 1 else 0.02, "forward": 0.4 + 0.01 * (step % 3)}
+            phases["backward"] = 1.0 - sum(phases.values())
+            row(records.StepDone, step, step=step, wall_seconds=1.0, phase_seconds=phases, cpu_seconds=phases | {"data_wait": 0.0})
+            if step % 5 == 0:
+                row(records.Heartbeat, step + 0.1, step=step, phase="forward", window_seconds=5.0)
+        row(records.JobEnded, seconds + 0.2, steps=seconds, status="completed")
+    return Played(job, tuple(sorted(rows, key=lambda one: (one.time, one.writer, one.seq))))
 
 
 def recorded(run: Path, job: str = "lab") -> Played:
