@@ -98,7 +98,7 @@ def _live_view(store: Store, live: LiveJob, now: float) -> JobView:
     """Return what the nodes say of a job that runs and does not hang."""
     return JobView(
         job=live.job,
-        namespace=_namespace(store, live.job),
+        namespace=live.namespace,
         looked=now,
         state=live.state,
         attempts=_attempts(live.attempt),

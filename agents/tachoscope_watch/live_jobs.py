@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -19,6 +21,8 @@ LATE_OBJECTS = 3.0
 _LATEST_SECONDS = 600.0
 """The status of a node that wrote none for so long is ignored."""
 _MOST_OWNERS = 10_000
+_OWNER_SECONDS = 60.0
+"""Between two looks in an object store for the owner of a job that has none: an agent writes it with the first records."""
 
 
 class LiveRank(msgspec.Struct, frozen=True):
@@ -39,6 +43,7 @@ class LiveJob(msgspec.Struct, frozen=True):
         rows: of the last two minutes.
         hang_limit_seconds: the longest that a node allows it to be without a step; 0.0: not known.
         hang: that a node which has all its ranks says it is in; None: no such node says so, or it wrote nothing for long.
+        namespace: of its owner in Kubernetes; empty: it has none.
     """
 
     job: str
@@ -53,6 +58,7 @@ class LiveJob(msgspec.Struct, frozen=True):
     rows: list[RankRows]
     hang_limit_seconds: float = 0.0
     hang: HangStatus | None = None
+    namespace: str = ""
 
     @property
     def state(self) -> str:
@@ -119,6 +125,7 @@ class NodeReader:
         self._store = store
         self._warn = warn
         self._owners: dict[str, Owner] = {}
+        self._without: dict[str, float] = {}
         self._ledgers = JobLedgers(store, warn)
 
     def live_jobs(self, now: float) -> dict[str, LiveJob]:
@@ -131,15 +138,22 @@ class NodeReader:
         if read.faults:
             others = f"; and {len(read.faults) - 1} more" if len(read.faults) > 1 else ""
             self._warn(f"what a node says is left out: {read.faults[0]}{others}")
-        return live_jobs(read.nodes, now, self._ledgers)
+        found = live_jobs(read.nodes, now, self._ledgers)
+        self._without = {job: asked for job, asked in self._without.items() if job in found}
+        owners = {job: self._owners[job].namespace for job in found if job in self._owners}
+        return {job: msgspec.structs.replace(one, namespace=owners.get(job, "")) for job, one in found.items()}
 
     def _owner(self, job: str) -> Owner | None:
         """Return a job's owner, asked for until there is one: it never changes."""
-        if job not in self._owners:
-            owner = self._store.owner(job)
-            if owner is None:
-                return None
-            if len(self._owners) >= _MOST_OWNERS:
-                self._owners.clear()
-            self._owners[job] = owner
-        return self._owners[job]
+        if job in self._owners:
+            return self._owners[job]
+        if not self._store.local and time.monotonic() - self._without.get(job, -math.inf) < _OWNER_SECONDS:
+            return None
+        owner = self._store.owner(job)
+        if owner is None:
+            self._without[job] = time.monotonic()
+            return None
+        if len(self._owners) >= _MOST_OWNERS:
+            self._owners.clear()
+        self._owners[job] = owner
+        return owner

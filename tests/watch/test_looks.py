@@ -1,6 +1,7 @@
 """What a watch keeps from one cycle to the next saves it work, and changes nothing of what it says."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from tachoscope_core.records import records
+from tachoscope_core.storage import recent_segments
+from tachoscope_core.storage import store as store_module
 from tachoscope_core.storage.store import Store
 from tachoscope_watch import cycle as cycles
 from tachoscope_watch import judge_job
@@ -16,7 +19,7 @@ from tachoscope_watch.cycle import AT_REST_CYCLES, JobLooks
 from tachoscope_watch.live_jobs import NodeReader
 from tachoscope_watch.news import EVERY_SECONDS, turn
 from tachoscope_watch.view import JobView
-from watched_jobs import Phases, PlantedJob, even, slow_input, standing, well
+from watched_jobs import Phases, PlantedJob, counted, even, slow_input, standing, well
 
 
 @pytest.fixture
@@ -231,3 +234,22 @@ def test_a_job_is_judged_at_once_that_says_something_other_than_measurements(
     views(looks, tmp_path, pool, job.now)
 
     assert judged == ["job: judged"]
+
+
+def test_a_job_that_does_as_before_costs_an_object_store_few_requests_a_cycle(
+    pool: Executor, judged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (store_module, recent_segments):
+        monkeypatch.setattr(module, "written_time", lambda _: time.time())  # memory keeps no time
+    looks, store = JobLooks("memory://looked-at"), Store("memory://looked-at")
+    jobs = [well("memory://looked-at", f"job-{number}", ranks=2) for number in range(3)]
+    reader, asked = NodeReader(store), Counter[str]()
+    list(looks.cycle(time.time(), pool, reader.live_jobs(time.time())))
+    for name in ("ls", "find", "cat_file", "exists"):
+        monkeypatch.setattr(store.files, name, counted(getattr(store.files, name), name, asked))
+
+    found = list(looks.cycle(time.time(), pool, reader.live_jobs(time.time())))
+
+    assert len(found) == len(jobs) and judged[-3:] == [f"{job.name}: unchanged" for job in jobs]
+    assert asked["cat_file"] == 3, "what the nodes say; not again who owns the jobs"
+    assert sum(asked.values()) - asked["cat_file"] <= 2 + 3 * len(jobs)

@@ -1,12 +1,15 @@
 """Of a job only what came lately is read, and who its writers are."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tachoscope_core.storage import recent_segments as module
 from tachoscope_core.storage.recent_segments import RecentSegments, recent_segments
-from watched_jobs import PlantedJob
+from tachoscope_core.storage.store import Store
+from watched_jobs import PlantedJob, counted
 
 DAY = 86400.0
 
@@ -71,3 +74,25 @@ def test_what_is_older_than_all_ranks_need_is_left_out_and_the_choice_stays_unti
     assert chosen[0] == chosen[50]
     ages = [[1.8e9 - os.stat(one.path).st_mtime for one in chosen[0].recent if one.writer == writer] for writer in job.writers]
     assert [sorted(map(round, of_rank)) for of_rank in ages] == [[0, 60, 120], [60, 120]]
+
+
+def test_an_object_store_is_asked_little_about_a_job_that_began_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, now, writers = (
+        Store("memory://began-long-ago"),
+        1.8e9,
+        [f"0000000{rank}-0000-4000-8000-000000000000" for rank in range(8)],
+    )
+    monkeypatch.setattr(module, "written_time", lambda _: now)  # memory keeps no time
+    for age, offset in ((4 * DAY, 0), (2 * DAY, 100), (0.0, 200), (0.0, 300)):
+        for writer in writers:
+            store.write("job", host="node-0", writer=writer, attempt=0, offset=offset, time=now - age, lines=b"{}\n")
+    asked: Counter[str] = Counter()
+    for name in ("ls", "find", "exists"):
+        monkeypatch.setattr(store.files, name, counted(getattr(store.files, name), name, asked))
+
+    found = [recent_segments(store, "job", since=now - 100, until=now) for _ in range(2)]
+
+    assert [one.writer for one in found[0].firsts] == writers and len(found[0].recent) == 16
+    assert found[0] == found[1]
+    first, second = {"ls": 1, "find": 1, "exists": 16}, {"ls": 1, "find": 1, "exists": 8}
+    assert asked == Counter(first) + Counter(second), "what a day does not have is asked for once"

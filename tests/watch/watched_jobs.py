@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def slow_input(culprit: int) -> Phases:
 class PlantedJob:
     """A job of several hosts, two ranks each, whose last record is of `now`, Unix seconds, which may go on."""
 
-    def __init__(self, folder: Path, name: str, *, ranks: int = 4, now: float | None = None) -> None:
+    def __init__(self, folder: Path | str, name: str, *, ranks: int = 4, now: float | None = None) -> None:
         self.store, self.name, self.ranks = Store(str(folder)), name, ranks
         self.now = time.time() if now is None else now
         self._boot = self.now - MONOTONIC_SECONDS
@@ -152,7 +153,7 @@ class PlantedJob:
                 os.utime(path, (at, at))
 
 
-def well(folder: Path, name: str, *, phases: Phases = even, ranks: int = 4, now: float | None = None) -> PlantedJob:
+def well(folder: Path | str, name: str, *, phases: Phases = even, ranks: int = 4, now: float | None = None) -> PlantedJob:
     """Ship a job that has trained for 100 s and goes on."""
     job = PlantedJob(folder, name, ranks=ranks, now=now)
     job.start(job.now - 101)
@@ -173,3 +174,13 @@ def standing(
             job.beats(end + 2, job.now, phases[rank], (rank,))
     job.ship()
     return job
+
+
+def counted(call: Callable[..., Any], name: str, asked: Counter[str]) -> Callable[..., Any]:
+    """Return a function that is counted by its name each time it is called."""
+
+    def count(*words: Any, **more: Any) -> Any:
+        asked[name] += 1
+        return call(*words, **more)
+
+    return count

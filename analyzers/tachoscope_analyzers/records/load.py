@@ -237,14 +237,19 @@ def _of_objects(
     broken: list[str] = []
     wanted = [*((segment, False) for segment in firsts), *((segment, True) for segment in segments)]
 
-    def chunks() -> Iterator[bytes]:  # one after the other: all together may be more than memory holds
-        for segment, whole in wanted:
-            try:
-                chunk = store.read(segment) if whole else _describing(store, segment)
-            except BrokenObjectError as error:
-                broken.append(str(error))
-                continue
-            yield chunk
+    def read(one: tuple[StoredSegment, bool]) -> bytes | BrokenObjectError:
+        segment, whole = one
+        try:
+            return store.read(segment) if whole else _describing(store, segment)
+        except BrokenObjectError as error:
+            return error
+
+    def chunks() -> Iterator[bytes]:  # a few at once: all together may be more than memory holds
+        for chunk in store.each(read, wanted):
+            if isinstance(chunk, BrokenObjectError):
+                broken.append(str(chunk))
+            else:
+                yield chunk
         yield from _readable((part.lines_of_writers() for part in parts), broken)
         yield from _readable((part.lines_of_measurements() for part in parts), broken)
         if wanted and not parts and len(broken) == len(wanted):

@@ -164,7 +164,10 @@ def ids(store: Store, job: str, *, since: float) -> list[str]:
     Raises:
         TachoscopeError: the store cannot be read.
     """
-    root = f"{store.root}/jobs/{check_job_name(job)}/requests"
+    folder = f"{store.root}/jobs/{check_job_name(job)}"
+    root = f"{folder}/requests"
+    if not store.local and root not in store.folders(folder):  # one request; to list what is not there takes two
+        return []
     try:
         entries = store.files.ls(root, detail=False)
     except FileNotFoundError:

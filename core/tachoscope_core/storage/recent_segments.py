@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -43,10 +43,7 @@ def recent_segments(store: Store, job: str, *, since: float, until: float, over:
     root = f"{store.root}/jobs/{check_job_name(job)}/records"
     days = _days(since, until)
     try:
-        found = _local(root, days, since) if store.local else _remote(store, root, days, since)
-        if over is not None:
-            found = _last_seconds(found, over)
-        return RecentSegments(list(_segments(found)), list(_segments(_firsts(store, root, found))))
+        return _local(root, days, since, over) if store.local else _remote(store, root, days, since, over)
     except Exception as error:  # each object store has its own
         raise TachoscopeError(f"could not list {root} in store {store.url}: {error}") from None
 
@@ -57,8 +54,10 @@ def _days(since: float, until: float) -> list[str]:
     return [f"date={first + timedelta(days=number)}" for number in range(-1, (last - first).days + 2)]
 
 
-def _last_seconds(found: dict[str, float], over: float) -> dict[str, float]:
-    """Return the objects of each writer's last `over` seconds; given are the times of writing."""
+def _last_seconds(found: dict[str, float], over: float | None) -> dict[str, float]:
+    """Return the objects of each writer's last `over` seconds, None: all; given are the times of writing."""
+    if over is None:
+        return found
     newest: dict[str, float] = {}
     for path, time in found.items():
         writer = path[:-_TAIL].rpartition("/")[2]
@@ -67,13 +66,15 @@ def _last_seconds(found: dict[str, float], over: float) -> dict[str, float]:
     return {path: time for path, time in found.items() if time > first}
 
 
-def _local(root: str, days: list[str], since: float) -> dict[str, float]:
+def _local(root: str, days: list[str], since: float, over: float | None) -> RecentSegments:
     found: dict[str, float] = {}
     for day in days:
         for host in _folders(f"{root}/{day}"):
             if os.stat(host).st_mtime >= since:  # else no object came since
                 found.update(_newest(host, since))
-    return found
+    found = _last_seconds(found, over)
+    firsts = (next(filter(os.path.exists, paths), None) for paths in _first_paths(found, lambda: _folders(root)))
+    return RecentSegments(list(_segments(found)), list(_segments(filter(None, firsts))))
 
 
 def _folders(path: str) -> list[str]:
@@ -98,22 +99,45 @@ def _newest(host: str, since: float) -> Iterator[tuple[str, float]]:
             yield path, time
 
 
-def _remote(store: Store, root: str, days: list[str], since: float) -> dict[str, float]:
-    found = {path: written_time(entry) for day in days for path, entry in store.files.find(f"{root}/{day}", detail=True).items()}
-    return {path: time for path, time in found.items() if time >= since}
+def _remote(store: Store, root: str, days: list[str], since: float, over: float | None) -> RecentSegments:
+    """Return what `_local` does by few requests: what is not there is not asked for, and what was listed is known."""
+    folders = store.folders(root)
+    listed = [folder for folder in folders if folder.rpartition("/")[2] in days]
+    times: dict[str, float] = {}
+    for objects in store.each(lambda folder: store.files.find(folder, detail=True), listed):
+        times |= {path: written_time(entry) for path, entry in objects.items()}
+    found = _last_seconds({path: time for path, time in times.items() if time >= since}, over)
+
+    def exists(path: str) -> bool:
+        return path in times if path.startswith(tuple(f"{folder}/" for folder in listed)) else _is_there(store, path)
+
+    wanted = _first_paths(found, lambda: folders)
+    firsts = store.each(lambda paths: next(filter(exists, paths), None), wanted)
+    return RecentSegments(list(_segments(found)), list(_segments(filter(None, firsts))))
 
 
-def _firsts(store: Store, root: str, found: Iterable[str]) -> Iterator[str]:
-    """Yield the first objects of the found writers, of any day."""
+_absent: dict[tuple[str, str], None] = {}
+"""First objects, by store, that days do not have: a writer's others come after it, so that it never comes."""
+_MOST_ABSENT = 200_000
+
+
+def _is_there(store: Store, path: str) -> bool:
+    if (store.url, path) in _absent:
+        return False
+    there = bool(store.files.exists(path))
+    if not there:
+        if len(_absent) >= _MOST_ABSENT:
+            _absent.clear()
+        _absent[store.url, path] = None
+    return there
+
+
+def _first_paths(found: Iterable[str], days: Callable[[], list[str]]) -> list[list[str]]:
+    """Return where the first object of each found writer may be, unless it was found: in the folders of `days`, newest first."""
     writers = {(path.split("/")[-2], path.rsplit("/", 1)[-1][:-_TAIL]) for path in found}
     writers -= {(path.split("/")[-2], path.rsplit("/", 1)[-1][:-_TAIL]) for path in found if path.endswith(_FIRST)}
-    days = sorted((entry["name"] for entry in store.files.ls(root, detail=True)), reverse=True) if writers else []
-    for host, writer in writers:
-        for day in days:
-            path = f"{day}/{host}/{writer}-{_FIRST}"
-            if os.path.exists(path) if store.local else store.files.exists(path):
-                yield path
-                break
+    folders = sorted(days(), reverse=True) if writers else []
+    return [[f"{day}/{host}/{writer}-{_FIRST}" for day in folders] for host, writer in sorted(writers)]
 
 
 def _segments(paths: Iterable[str]) -> Iterator[StoredSegment]:

@@ -22,11 +22,12 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -40,6 +41,10 @@ MAX_OBJECT_BYTES = 16 << 20
 """Unpacked. Records are shipped in ranges of 8 MiB at most, and no quarantine list is larger."""
 _SAMPLES_KEY = re.compile(r"(?P<began>\d{1,12})-[^/]*\.jsonl\.gz")
 _UNSAFE_HOST = re.compile(r"[^A-Za-z0-9._-]")
+_AT_ONCE = 16
+"""Requests to an object store, each of which waits some 20 ms for its answer."""
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
 
 
 def default_url() -> str:
@@ -191,6 +196,7 @@ class Store:
         except (ImportError, ValueError) as error:
             raise TachoscopeError(f"could not open store {url!r}: {error}") from None
         self._root: str = root.rstrip("/")
+        self._made = False
         if self.local:
             from tachoscope_core.storage.store_directory import DirectoryFiles
 
@@ -210,6 +216,18 @@ class Store:
     def local(self) -> bool:
         """Whether the store is a directory of this machine."""
         return "file" in self._protocols()
+
+    def each(self, ask: Callable[[_Item], _Answer], items: Iterable[_Item]) -> Iterator[_Answer]:
+        """Yield what `ask`, which reads from the store, returns for each item, in order; of an object store several at once."""
+        if self.local:
+            yield from map(ask, items)
+            return
+        from concurrent.futures import ThreadPoolExecutor  # a probe, which imports this module, never reads an object store
+
+        left = iter(items)
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tachoscope-store") as threads:
+            while batch := list(islice(left, _AT_ONCE)):  # no more are in memory
+                yield from threads.map(ask, batch)
 
     def jobs(self) -> list[str]:
         """Return the names of all jobs, sorted; folders whose names are not valid job names are ignored."""
@@ -306,20 +324,18 @@ class Store:
             entries: dict[str, dict[str, Any]] = self._fs.find(root, detail=True)
             paths = [path for path, entry in entries.items() if path.endswith(".json.gz") and written_time(entry) > since]
             paths = [path for path in paths if wanted is None or path in wanted]
-            contents: Any = self._fs.cat(paths, on_error="return") if paths and not self.local else {}  # many at once
-            contents = contents if isinstance(contents, dict) else {paths[0]: contents}
         except Exception as error:
             raise TachoscopeError(f"could not read {root} in store {self.url}: {error}") from None
-        for path in sorted(paths):
-            uid, document = 0, contents.get(path, b"")
-            try:
-                uid, document = self._fs.with_owner(path) if self.local else (0, document)
-                document = str(document) if isinstance(document, Exception) else unpacked(document)
-            except (OSError, ValueError) as error:
-                document = str(error)
-            if isinstance(document, str):
-                document = f"could not read {path} in store {self.url}: {document}"
-            yield path, None if is_trusted(uid) else uid, document
+        yield from self.each(self._node, sorted(paths))
+
+    def _node(self, path: str) -> tuple[str, int | None, bytes | str]:
+        uid, document = 0, b""
+        try:
+            uid, document = self._fs.with_owner(path) if self.local else (0, self._fs.cat_file(path))
+            said: bytes | str = unpacked(document)
+        except Exception as error:
+            said = f"could not read {path} in store {self.url}: {error}"
+        return path, None if is_trusted(uid) else uid, said
 
     def read(self, segment: StoredSegment | StoredSamples) -> bytes:
         """Return the JSON lines of a segment or of samples; see `read_lines`."""
@@ -489,8 +505,10 @@ class Store:
         """Write an object. It appears whole or not at all."""
         path = f"{self._root}/{key}"
         try:
-            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            if not self._made:
+                self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._fs.pipe_file(path, data)
+            self._made = "s3" in self._protocols()  # it has no folders: its bucket was made, or looked for, by a request
         except Exception as error:
             raise not_written(path, error, where=f" in store {self.url}") from None
         return path
