@@ -90,7 +90,8 @@ def judge_job(
         view = msgspec.structs.replace(_live_view(store, live, now), reason=f"nothing was recorded in the last {over + late:g} s")
     else:
         view = _with_records(store, _recent(store, job, segments, now, over, late), live, now)
-    view = _with_hang(view, stands) if stands is not None else view
+    if live is not None and stands is not None:
+        view = _with_hang(view, stands, live.time - stands.seconds)
     return Look(msgspec.structs.replace(view, unwritten=_write(store, job, view.report)), objects)
 
 
@@ -147,12 +148,12 @@ def _recorded_view(store: Store, records: JobRecords, newest: int, now: float) -
     )
 
 
-def _with_hang(view: JobView, stands: Hang) -> JobView:
+def _with_hang(view: JobView, stands: Hang, since: float) -> JobView:
     found = finding(stands, view.job)
     report = view.report
     if report is not None:
         report = msgspec.structs.replace(report, findings=[found, *report.findings])
-    return msgspec.structs.replace(view, state="hung", hang=found, report=report)
+    return msgspec.structs.replace(view, state="hung", hang=found, hang_since=since, report=report)
 
 
 def _namespace(store: Store, job: str) -> str:

@@ -46,7 +46,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         attempts: up to the newest, numbered from 0; at most the last hundred. world_size: 0: not known.
         state_seconds: rank-seconds by ledger state, as the counters of the job's agents have them, where one is gone as they were
             last; empty: no agent says.
-        hang: what is known of it while the job hangs; it is the report's first finding, too, where there is one.
+        hang: what is known of it while the job hangs; it is the report's first finding, too, where there is one. hang_since: Unix
+            seconds of its last step; 0.0: it does not hang.
         failure: the first failure of a job that failed, with the policy for another attempt; None: it did not, or it is not known.
         profiles: all that were requested in the last hour.
         report: on the last minutes; None: it cannot be judged, and `reason` says why. judged: Unix seconds at which it was made;
@@ -63,6 +64,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[Worker]
     state_seconds: dict[str, float] = {}
     hang: Finding | None = None
+    hang_since: float = 0.0
     failure: Failure | None = None
     checkpoints: list[Checkpoint] = []
     profiles: list[Profile] = []

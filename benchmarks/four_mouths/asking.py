@@ -111,7 +111,7 @@ def watch(url: str, job: str) -> tuple[Said, Hung | None]:
     said = Said(seconds, ettr_of(seconds))
     if hang is None:
         return said, None
-    return said, Hung([] if hang["ranks"] == "all" else hang["ranks"], view["looked"] - hang["seconds_per_step"])
+    return said, Hung([] if hang["ranks"] == "all" else hang["ranks"], view["hang_since"])
 
 
 def hangs_in_prometheus(port: int) -> dict[str, HungInPrometheus]:

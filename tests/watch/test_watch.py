@@ -89,11 +89,13 @@ def test_of_a_job_that_became_slow_the_shorter_time_is_judged_the_worse_it_looks
 
 
 def test_a_hang_is_still_told_when_its_last_step_is_longer_ago_than_what_is_judged(tmp_path: Path) -> None:
-    standing(tmp_path, "stuck", phases={0: "backward", 1: "forward", 2: "backward", 3: "backward"}, seconds=600)
+    job = standing(tmp_path, "stuck", phases={0: "backward", 1: "forward", 2: "backward", 3: "backward"}, seconds=600)
     view = view_of(tmp_path, "stuck")
 
     assert view.state == "hung" and view.report is not None
     assert (view.report.findings[0].class_, view.report.findings[0].ranks) == ("hang", [1])
+    later = looked(tmp_path, now=job.now + 10)["stuck"]  # its nodes have said nothing new
+    assert isinstance(later, JobView) and view.hang_since == later.hang_since == pytest.approx(job.now - 600, abs=2)
 
 
 def test_the_report_lies_in_the_store_one_a_job_however_often_it_is_judged(tmp_path: Path) -> None:
