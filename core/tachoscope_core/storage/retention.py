@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,7 +50,15 @@ def old_records(store: Store, *, before: float) -> Iterator[Disposable]:
         root = f"{store.root}/jobs/{job}"
         if 0.0 < last < before and hold_of(store, job) is None:
             entries = {path: entry for path, entry in store.find(f"jobs/{job}").items() if not path.startswith(f"{root}/traces/")}
-            yield _disposable("records", job, entries, last=last)
+            yield replace(_disposable("records", job, entries, last=last), paths=_in_order_of_removal(root, entries))
+
+
+def _in_order_of_removal(root: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths of a job so that what is left after each removal is found by the next run, and still has its owner.
+
+    Requests alone are no job (see `Store.job_times`), so they go first. Without its owner the rest would be anyone's.
+    """
+    return tuple(sorted(paths, key=lambda path: (path == f"{root}/owner.json", not path.startswith(f"{root}/requests/"), path)))
 
 
 def old_samples(store: Store, *, before: float) -> Iterator[Disposable]:

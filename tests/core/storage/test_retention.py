@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tachoscope_cli.app import app
-from tachoscope_core.storage import retention
+from tachoscope_core.owner import Owner
+from tachoscope_core.storage import profile_requests, retention
 from tachoscope_core.storage.store import Store
 
 DAY = 86400.0
@@ -113,6 +114,38 @@ def test_a_link_that_somebody_puts_into_a_directory_leads_no_removal_elsewhere(s
         retention.remove(store, [old])
 
     assert len(list(outside.iterdir())) == 2
+
+
+class Died(BaseException):
+    """As if the process were killed."""
+
+
+def test_killed_after_any_removal_the_next_run_removes_the_rest_and_until_then_the_owner_keeps_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = NOW - 100 * DAY
+    store.claim("old", Owner(1000))
+    store.write_report("old", "watch", b"{}")
+    profile_requests.write_request(store, profile_requests.new_request("old", 5, now=old, asked_by="somebody"))
+    for path in files(store):
+        if path.startswith("jobs/old/"):
+            os.utime(f"{store.root}/{path}", (old, old))
+    count = sum(path.startswith("jobs/old/") and "/traces/" not in path for path in files(store))
+    assert count == 5
+    real = store.files.rm_file
+    for left in range(count - 1, 0, -1):
+
+        def die_after_one(path: str) -> None:
+            real(path)
+            raise Died
+
+        with monkeypatch.context() as patch, pytest.raises(Died):
+            patch.setattr(store.files, "rm_file", die_after_one)
+            retention.remove(store, retention.old_records(store, before=NOW - 30 * DAY))
+        kept = [path for path in files(store) if path.startswith("jobs/old/") and "/traces/" not in path]
+        assert len(kept) == left and "jobs/old/owner.json" in kept
+    retention.remove(store, retention.old_records(store, before=NOW - 30 * DAY))
+    assert [path for path in files(store) if path.startswith("jobs/old/")] == [f"jobs/old/traces/{RECORDING}/rank0.json"]
 
 
 def test_of_a_job_that_is_removed_nothing_is_listed_any_more(store: Store) -> None:
