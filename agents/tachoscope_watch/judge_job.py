@@ -95,6 +95,32 @@ def judge_job(
     return Look(msgspec.structs.replace(view, unwritten=_write(store, job, view.report)), objects)
 
 
+def unjudged(live: LiveJob, now: float) -> JobView:
+    """Return the view of a job of which only is known what its nodes say."""
+    view = JobView(job=live.job, looked=now, state=live.state, attempts=_attempts(live.attempt), world_size=0, workers=[])
+    return with_nodes(msgspec.structs.replace(view, namespace=live.namespace, reason=_NO_TIME), live, now)
+
+
+def with_nodes(view: JobView, live: LiveJob, now: float) -> JobView:
+    """Return a view with what the nodes of its job say now. Its end, or that it goes on after it, is left to the next look."""
+    view = msgspec.structs.replace(
+        view, looked=now, world_size=live.world_size, workers=_live_workers(live), state_seconds=live.state_seconds
+    )
+    if {view.state, live.state} & _ENDED:
+        return view
+    report = view.report
+    if view.hang is not None and report is not None and report.findings[:1] == [view.hang]:
+        report = msgspec.structs.replace(report, findings=report.findings[1:])
+    view = msgspec.structs.replace(view, state=live.state, hang=None, hang_since=0.0, report=report)
+    stands = hang_of(live)
+    return _with_hang(view, stands, live.time - stands.seconds) if stands is not None else view
+
+
+def is_running(live: LiveJob) -> bool:
+    """Return whether a job has not ended, as far as its nodes tell."""
+    return live.state not in _ENDED
+
+
 def _live_view(store: Store, live: LiveJob, now: float) -> JobView:
     """Return what the nodes say of a job that runs and does not hang."""
     return JobView(

@@ -30,9 +30,9 @@ from tachoscope_watch.compaction import Compaction
 from tachoscope_watch.cycle import JUDGE_SECONDS, Failed, JobLooks, executor
 from tachoscope_watch.families import families
 from tachoscope_watch.hang import hang_of
-from tachoscope_watch.judge_job import LEAST_SECONDS
+from tachoscope_watch.judge_job import LEAST_SECONDS, is_running, unjudged, with_nodes
 from tachoscope_watch.leases import Leases, ShareMemory
-from tachoscope_watch.live_jobs import NodeReader
+from tachoscope_watch.live_jobs import LiveJob, NodeReader
 from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
 from tachoscope_watch.sharing import Found, merged
 from tachoscope_watch.view import JobView
@@ -40,7 +40,7 @@ from tachoscope_watch.view import JobView
 _LATE_CYCLES = 3.0
 """Without a cycle that ended for so many times its interval the watch is not healthy."""
 _GLANCE_SECONDS = 15.0
-"""Between two looks at what the nodes say, for hangs alone."""
+"""Between two looks at what the nodes say: for hangs alone between two cycles, for all that they say within a long one."""
 _JSON = "application/json"
 _PAGE = b"""<!doctype html><title>tachoscope watch</title><h1>tachoscope watch</h1>
 <ul><li><a href="/v1/jobs">jobs</a><li><a href="/metrics">metrics</a><li><a href="/v1/openapi.json">the API</a>
@@ -178,7 +178,10 @@ class Watch:
         views: list[JobView] = []
         failed: list[Failed] = []
         sharers = self._leases.watches() if self._leases is not None else ()
-        for found in self._looks.cycle(now, pool, self._nodes.live_jobs(now), self._has):
+        live, glanced = self._nodes.live_jobs(now), began
+        for found in self._looks.cycle(now, pool, live, self._has):
+            if time.monotonic() - glanced > _GLANCE_SECONDS:
+                live, glanced = self._heard(live), time.monotonic()
             if isinstance(found, Failed):
                 if not self._has(found.job):
                     continue
@@ -197,12 +200,34 @@ class Watch:
         known = {view.job: view for view in self._views()}
         seconds = time.monotonic() - began
         kept = tuple(_with_checkpoints(view, known.get(view.job)) for view in views)
+        if glanced > began:  # what was found at the begin of the cycle is older than what was told in it
+            kept = self._with_nodes(kept, failed, live, time.time())
         self._tell((*kept, *self._handed_over(views, known)), tuple(failed), seconds, time.time(), sharers)
         hung = ", ".join(view.job for view in views if view.state == "hung")
         jobs = f"{len(views)} {'job' if len(views) == 1 else 'jobs'}"
         waiting = [view for view in views if view.put_off]
         late = f"; {len(waiting)} put off, the oldest report {_oldest(waiting, now)}" if waiting else ""
         self._log.info(f"{jobs} in {seconds:.1f} s" + late + (f"; hung: {hung}" if hung else ""))
+
+    def _heard(self, live: dict[str, LiveJob]) -> dict[str, LiveJob]:
+        """Tell what the nodes say while a long cycle judges; return it, or what they said before where they cannot be read."""
+        told, now = self.round, time.time()
+        with contextlib.suppress(TachoscopeError):  # the next cycle says why
+            live = self._nodes.live_jobs(now)
+            if self._sharing():
+                self._tell(
+                    self._with_nodes(told.views, told.failed, live, now), told.failed, told.seconds, told.ended, told.sharers
+                )
+        return live
+
+    def _with_nodes(
+        self, views: Sequence[JobView], failed: Sequence[Failed], live: Mapping[str, LiveJob], now: float
+    ) -> tuple[JobView, ...]:
+        """Return views with what the nodes say now, and a view of each job that runs and has none yet."""
+        known = {view.job for view in views} | {one.job for one in failed}
+        kept = [with_nodes(view, live[view.job], now) if view.job in live and self._has(view.job) else view for view in views]
+        new = [unjudged(one, now) for job, one in live.items() if job not in known and is_running(one) and self._has(job)]
+        return tuple(sorted([*kept, *new], key=lambda view: view.job))
 
     def _handed_over(self, views: Sequence[JobView], known: Mapping[str, JobView]) -> list[JobView]:
         """Return what was found earlier of jobs that are other watches' now, as long as these have not looked at them."""

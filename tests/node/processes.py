@@ -16,11 +16,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from tachoscope_core.storage import spool
+
+if TYPE_CHECKING:  # benchmarks use this module, too
+    import pytest
 
 BIN = Path(sys.executable).parent
 START_SECONDS = 120.0
@@ -159,6 +162,19 @@ def s3_server(port: int) -> Iterator[None]:
     finally:
         server.terminate()
         server.wait()
+
+
+@contextlib.contextmanager
+def store_of(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield the URL of an empty store; of one on S3 while its server runs."""
+    if kind == "directory":
+        yield str(folder / "store")
+        return
+    port = free_port()
+    for name, value in s3_environment(port).items():
+        monkeypatch.setenv(name, value)
+    with s3_server(port):
+        yield "s3://bucket/tachoscope"
 
 
 @contextlib.contextmanager

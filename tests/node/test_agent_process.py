@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import BIN, AgentProcess, agent_process, free_port, s3_environment, s3_server, wait_for
+from processes import BIN, AgentProcess, agent_process, free_port, s3_environment, s3_server, store_of, wait_for
 from spool_writing import Process
 from spooling import assert_once, stored
 from tachoscope_core.storage import spool
@@ -60,24 +60,25 @@ def shipped(folder: Path) -> bool:
     return not list(spool.segments(folder / "spool"))
 
 
+@pytest.mark.parametrize("kind", ["directory", pytest.param("S3", marks=pytest.mark.bar)])
 def test_killed_at_random_moments_under_load_every_record_is_in_the_store_once(
-    tmp_path: Path, load: Load, pytestconfig: pytest.Config
+    kind: str, tmp_path: Path, load: Load, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(7)
-    agent = AgentProcess(tmp_path)
-    shown = 0.0
-    for _ in range(2 * pytestconfig.getoption("--bar-runs")):
-        agent.start(wait=False)
-        time.sleep(chance.uniform(0.3, 2.0))
-        agent.kill()
-    agent.start()
-    ranks = load.end()
-    wait_for(lambda: shipped(tmp_path))
-    shown = float(agent.get("/metrics").split('tachoscope_steps_total{rank="0",training_job="job"} ')[1].split("\n")[0])
-    assert agent.stop() == 0
+    with store_of(kind, tmp_path, monkeypatch) as store:
+        agent = AgentProcess(tmp_path, store=store)
+        for _ in range(2 * pytestconfig.getoption("--bar-runs")):
+            agent.start(wait=False)
+            time.sleep(chance.uniform(0.3, 2.0))
+            agent.kill()
+        agent.start()
+        ranks = load.end()
+        wait_for(lambda: shipped(tmp_path))
+        steps = f'tachoscope_steps_total{{rank="0",training_job="job"}} {float(ranks[0].step_number)}\n'
+        wait_for(lambda: steps in agent.get("/metrics"))
+        assert agent.stop() == 0
 
-    assert_once(tmp_path / "store", ranks)
-    assert shown == ranks[0].step_number
+        assert_once(Store(store), ranks)
     assert list((tmp_path / "state" / "samples").iterdir()) == []
 
 

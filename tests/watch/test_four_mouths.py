@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from benchmarks.four_mouths import asking
 from benchmarks.four_mouths.playing import Played, written
 
-from processes import agent_process, free_port, prometheus, s3_environment, s3_server, wait_for
+from processes import agent_process, free_port, prometheus, store_of, wait_for
 from tachoscope_core.records import records
 from test_watch import watching
 from watched_jobs import Phases, PlantedJob, even, slow_input
@@ -124,19 +123,6 @@ def test_seconds_by_state_ettr_and_the_rank_at_which_a_job_hangs_are_the_same_wh
                 for said in (page[job.job], stored[job.job], asking.watch(url, job.job)[0]):
                     assert {"ettr": said.ettr, **said.seconds} == as_pytest_compares(terminal)
         stuck.close()
-
-
-@contextlib.contextmanager
-def store_of(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Yield the URL of an empty store; of one on S3 while its server runs."""
-    if kind == "directory":
-        yield str(folder / "store")
-        return
-    port = free_port()
-    for name, value in s3_environment(port).items():
-        monkeypatch.setenv(name, value)
-    with s3_server(port):
-        yield "s3://bucket/tachoscope"
 
 
 @pytest.mark.parametrize("kind", ["directory", pytest.param("S3", marks=pytest.mark.bar)])
