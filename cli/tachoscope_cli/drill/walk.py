@@ -18,7 +18,7 @@ from tachoscope_alerts.spec.burn_rate_windows import Timing, scaled_expression, 
 from tachoscope_cli.drill.agent import Agent
 from tachoscope_cli.drill.prometheus_alertmanager import samples
 from tachoscope_cli.drill.webhook_receiver import Arrival
-from tachoscope_cli.runbooks.pages import in_query, page_of
+from tachoscope_cli.runbooks.pages import EMPTY, in_query, page_of
 from tachoscope_cli.runbooks.parts import Command, Query, Row, healthy, page_parts, queries_named_in
 from tachoscope_core.net.http_client import StatusError
 
@@ -97,7 +97,7 @@ class Walk:
         page = page_of(name)
         self._parts, self._verified = page_parts(page), queries_named_in(page, _VERIFY)
         needed = set(_PLACEHOLDER.findall(page))
-        self._variables = {**self.known, **{key: value for key, value in self.arrival.labels.items() if key in needed}}
+        self._variables = {**EMPTY, **self.known, **{key: value for key, value in self.arrival.labels.items() if key in needed}}
         self._folder = self.agent.folder / "walk"
         _own_command(self._folder)
 

@@ -22,7 +22,7 @@ PAGE = """
 ## 1 Is it real?
 ```promql
 # Q1 shows it; healthy: above 0
-rate(tachoscope_steps_total{training_job="${training_job}"}[1h])
+rate(tachoscope_steps_total{training_job="${training_job}",cluster="${cluster}"}[1h])
 # Q2 another cause; healthy: no row
 tachoscope_gpu_up == 0
 # Q3 of a node that Q1 names; healthy: 1
@@ -92,7 +92,7 @@ def test_what_is_not_as_the_page_says_is_wrong_and_what_cannot_be_asked_or_run_i
     assert found['ls "${training_job}"'].verdict == "right"
     assert (found["kubectl get nodes"].verdict, found["kubectl get nodes"].answer) == ("not run", "needs kubectl")
     assert (found['ls "${gateway}"'].verdict, found['ls "${gateway}"'].answer) == ("not run", "needs gateway")
-    assert 'rate(tachoscope_steps_total{training_job="."}[36s])' in prometheus.asked  # by the factor of the drill's rules
+    assert 'rate(tachoscope_steps_total{training_job=".",cluster=""}[36s])' in prometheus.asked  # scaled as the rules
     assert 'up{instance="node-1:9465"}' in prometheus.asked
 
 
