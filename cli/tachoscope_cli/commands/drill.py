@@ -34,6 +34,7 @@ FAULTS = {
     "unscraped_hang": "a training is stopped, and Prometheus does not scrape its node's agent: the watch pages",
     "straggler": "one of two ranks of a training computes for longer: a ticket, by the watch",
     "failed_checkpoint": "no checkpoint of a training can be written any more: a page",
+    "memory_leak": "memory of a training grows towards the limit of its control group: a ticket",
     "queue_saturation": "an inference server refuses requests: a page of the objective on availability",
     "agent_down": "a node's agent is killed: a ticket",
 }

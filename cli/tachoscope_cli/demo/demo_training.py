@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from tachoscope_cli.demo.checkpoints import Checkpoints
 from tachoscope_cli.demo.faults import FAULTS
+from tachoscope_cli.demo.leak import start_leak
 from tachoscope_cli.demo.profile import PROFILED_STEPS, WARM_UP_STEPS, first_profiled
 
 SLOW_SECONDS = 0.08
@@ -202,6 +203,7 @@ def train(
     only_while: Path | None,
     traces: Path | None = None,
     save_seconds: float | None = None,
+    leak_bytes_per_second: float | None = None,
 ) -> None:
     """Train; one call a rank."""
     torch.set_num_threads(1)
@@ -223,6 +225,7 @@ def train(
         garbage = [[index] for index in range(2_000_000)]
     profiled = Profiled(steps, traces)
     checkpoints = Checkpoints(directory, model, save_seconds if rank == 0 else None)
+    start_leak(leak_bytes_per_second, only_while)
     spinners = contend_for_core() if fault == "cpu_contention" and rank == SLOW_RANK else []
     dist.barrier()
     step = epoch = 0
@@ -263,15 +266,25 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="empty folder for data and checkpoint")
     parser.add_argument("--slow-seconds", type=float, help="for input_* and compute_straggler: extra seconds of a step")
     parser.add_argument(
-        "--fault-while", type=Path, metavar="FILE", help="for input_* and compute_straggler: the fault lasts while this file exists"
+        "--fault-while", type=Path, metavar="FILE", help="for input_*, compute_straggler and leaks: it lasts while this file exists"
     )
     parser.add_argument(
         "--save-seconds", type=float, help="save a checkpoint at this interval; a failed save is reported, and training continues"
     )
+    parser.add_argument("--leak-bytes-per-second", type=float, help="memory that is kept, and freed once --fault-while is gone")
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="profile steps in the middle, and write the traces there")
     options = parser.parse_args()
     slow_seconds = options.slow_seconds or (STRAGGLER_SECONDS if options.fault == "input_straggler" else SLOW_SECONDS)
-    train(options.fault, options.steps, options.data, slow_seconds, options.fault_while, options.traces, options.save_seconds)
+    train(
+        options.fault,
+        options.steps,
+        options.data,
+        slow_seconds,
+        options.fault_while,
+        options.traces,
+        options.save_seconds,
+        options.leak_bytes_per_second,
+    )
 
 
 if __name__ == "__main__":

@@ -133,6 +133,18 @@ DRILLS = {
         numbers=(7200,),
         runbook=drill_runbooks.CHECKPOINT_TOO_OLD,
     ),
+    "memory_leak": Drill(
+        fault="a training keeps more and more memory, in a control group with a limit",
+        alert="TrainingMemoryFull",
+        workload=drill_workloads.leaking,
+        scale=1 / 100,
+        history=10.0,
+        seen=40.0,  # in a container with a limit the probe looks every 30 s whose limit counts, and then may write every ten
+        holds=100 * drill_workloads.LEAK_SECONDS / 2,  # half of the room is full
+        lasts=0.0,  # memory that was freed is room
+        numbers=(14400,),
+        runbook=drill_runbooks.MEMORY_FULL,
+    ),
     "queue_saturation": Drill(
         fault="an inference server is slow and refuses most requests",
         alert="InferenceAvailabilityBurn",

@@ -50,6 +50,10 @@ CHECKPOINT_TOO_OLD = Expected(
     either={6: _MACHINE},
     answers={"tachoscope verify": r"(?P<checkpoint_folder>/\S+)/checkpoint-\d+\.pt"},
 )
+MEMORY_FULL = Expected(
+    shows=frozenset({1}),
+    answers={"tachoscope analyze --job": r"(?m)memory of the training process of rank 0 grew.*$"},
+)
 AVAILABILITY = Expected(
     shows=frozenset({1, 3, 5}),
     has={2: {"outcome": "shed"}},

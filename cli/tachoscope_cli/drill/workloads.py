@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tachoscope_cli.drill import memory_group
 from tachoscope_cli.drill.agent import Agent
 from tachoscope_cli.drill.processes import free_port, running, wait_until
 from tachoscope_core.errors import TachoscopeError
@@ -31,6 +32,8 @@ LATE_SECONDS = 0.5
 SAVE_SECONDS, MOST_FILE_BYTES = 8.0, 4 << 20
 """Between two checkpoints: taking the checksums of one and reading it back take about as long on a slow machine. And what is less
 than one of them, and more than a segment of the spool becomes."""
+LEAK_ROOM_BYTES, LEAK_SECONDS = 360 << 20, 60.0
+"""Of a control group, and after how many seconds a leak has filled that: it is reported when half of it is full."""
 _MANY_STEPS = 1_000_000
 _ENOUGH_STEPS = 20
 _TRAINS_SECONDS = 90.0
@@ -106,6 +109,29 @@ def saving(folder: Path, agent: Agent) -> Iterator[DrillFault]:
             resource.prlimit(trainer, resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, usual[1]))
 
         yield DrillFault(fill_up, lambda: _free(trainer, usual))
+
+
+@contextmanager
+def leaking(folder: Path, agent: Agent) -> Iterator[DrillFault]:
+    """Run the same training in a control group; the fault: it keeps more and more memory, and its end: it frees it.
+
+    The limit is set when the fault begins: how much a training takes differs between machines, and what it took when it started is
+    no growth towards this limit.
+
+    Raises:
+        TachoscopeError: torch is not installed, no control group can be made, or the training does not train.
+    """
+    leaks, rate = folder / "leaks", f"{LEAK_ROOM_BYTES / LEAK_SECONDS:.0f}"
+    options = ("--leak-bytes-per-second", rate, "--fault-while", str(leaks))
+    with memory_group.created() as group, _training(folder, agent, "none", *options) as process:
+        memory_group.join(group, process.pid)
+        _wait_for_steps(folder, agent, process)
+
+        def cause() -> None:
+            memory_group.leave_room(group, LEAK_ROOM_BYTES)
+            leaks.touch()
+
+        yield DrillFault(cause, lambda: leaks.unlink(missing_ok=True))
 
 
 def _newest(folder: Path) -> str:
