@@ -82,6 +82,7 @@ def make(spec: Spec, out: Path) -> dict[str, Any]:
     try:
         needs = tuple(need for planned in spec.faults for need in faults.cause_of(planned).needs)
         needs += ("network_cards",) if spec.workload == "exchange" else ()
+        needs += ("memory_limit",) if "cache_ratio" in spec.shape else ()
         reason = facilities.why_not(needs)
         if reason:
             (partial / "store").mkdir()

@@ -8,7 +8,7 @@ from math import ceil
 from random import Random
 from typing import Any
 
-from benchmarks.lab.faults import BY_NAME, CAUSES, SLUGS, pipelines
+from benchmarks.lab.faults import BY_NAME, CAUSES, SLUGS, memory, pipelines
 from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.spec import Planned, Spec
 
@@ -163,12 +163,13 @@ def _lookalikes(name: str, seed: int, number: int) -> Iterator[Spec]:
     for pair, sides in LOOKALIKES.items():
         for side, key in enumerate(sides):
             if key is None:
-                yield _clean(name, "replicas", seed, number, steps=90, lookalike=pair)
+                yield _cached(name, pair, seed, number) if pair == LEAK_OR_CACHE else _jumped(name, pair, seed, number)
                 continue
             spec = _spec(name, "lookalike", [BY_NAME[key]], severity, seed, number, lookalike=pair)
             yield _alike(spec, pair, side, Random(f"{name}-{seed}-{pair}-{number}"))
 
 
+LEAK_OR_CACHE = "leak_v_cache"
 LOOKALIKES: dict[str, tuple[tuple[str, str] | None, tuple[str, str] | None]] = {
     "2v11": (("input_preprocess", "decode_bare_loop"), ("host_pause", "stall")),
     "1v2": (("input_fetch", "read_and_decode"), ("input_preprocess", "read_and_decode")),
@@ -179,7 +180,20 @@ LOOKALIKES: dict[str, tuple[tuple[str, str] | None, tuple[str, str] | None]] = {
     "19v21": (("network_degraded", "token_bucket"), ("compute_straggler", "extra_work")),
     "28v": (("silent_corruption", "flip"), None),
     "compile_v_hang": (("recompilation", "long"), ("hang", "stuck")),
+    LEAK_OR_CACHE: (("out_of_memory", "leak"), None),
 }
+
+
+def _jumped(name: str, pair: str, seed: int, number: int) -> Spec:
+    """Return a run whose learning rate jumps once."""
+    return _clean(name, "replicas", seed, number, steps=90, lookalike=pair)
+
+
+def _cached(name: str, pair: str, seed: int, number: int) -> Spec:
+    """Return a run whose cache grows and levels off."""
+    spec = _clean(name, "single", seed, number, lookalike=pair)
+    dice = Random(f"{spec.id}-{seed}")
+    return replace(spec, steps=memory.STEPS, shape={**memory.shape(dice, 0.0), "cache_ratio": round(dice.uniform(0.4, 0.8), 2)})
 
 
 def _alike(spec: Spec, pair: str, side: int, dice: Random) -> Spec:

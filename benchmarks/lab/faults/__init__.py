@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.lab.faults import communication, compiling, compute, host, input, lifecycle, numerics, pipelines  # noqa: A004
+from benchmarks.lab.faults import communication, compiling, compute, host, input, lifecycle, memory, numerics, pipelines  # noqa: A004
 from benchmarks.lab.faults.cause import Cause
 from benchmarks.lab.site import Hooks, Site
 from benchmarks.lab.spec import Planned
@@ -11,6 +11,7 @@ CAUSES: tuple[Cause, ...] = (
     *input.CAUSES,
     *compute.CAUSES,
     *host.CAUSES,
+    *memory.CAUSES,
     *compiling.CAUSES,
     *communication.CAUSES,
     *pipelines.CAUSES,
@@ -38,4 +39,6 @@ def armed(site: Site) -> list[Hooks]:
         hooks.append(numerics.watched_integrity(site))
     if "rate_spike_step" in site.spec.shape:
         hooks.append(numerics.rate_spike(int(site.spec.shape["rate_spike_step"]), float(site.spec.shape["rate_spike_factor"])))
+    if "cache_ratio" in site.spec.shape:
+        hooks.append(memory.caching(site, float(site.spec.shape["cache_ratio"])))
     return hooks
