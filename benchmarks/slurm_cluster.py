@@ -203,6 +203,8 @@ class SlurmCluster:
         self._daemon("slurmdbd", "-D")
         self.wait_for(lambda: "tachoscope" in self.run("sacctmgr", "-i", "add", "cluster", "tachoscope", check=False), "slurmdbd")
         self._daemon("slurmctld", "-D")
+        # Until then the accounting may get the end of a job before its start, and has no nodes of it.
+        self.wait_for(self._is_registered, "the controller in the accounting")
         for node in range(1, self.nodes + 1):
             self.start_node(f"node{node}")
         self.wait_for(self._all_idle, "all nodes to be idle")
@@ -225,6 +227,9 @@ class SlurmCluster:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
         daemon.wait()
+
+    def _is_registered(self) -> bool:
+        return self.run("sacctmgr", "-n", "-P", "show", "cluster", "format=ControlPort", check=False).strip() not in {"", "0"}
 
     def _all_idle(self) -> bool:
         idle = self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False).split()

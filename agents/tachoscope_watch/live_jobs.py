@@ -44,6 +44,7 @@ class LiveJob(msgspec.Struct, frozen=True):
         hang_limit_seconds: the longest that a node allows it to be without a step; 0.0: not known.
         hang: that a node which has all its ranks says it is in; None: no such node says so, or it wrote nothing for long.
         namespace: of its owner in Kubernetes; empty: it has none.
+        scheduler_job: id of the Slurm job that it runs in; empty: no node says so.
     """
 
     job: str
@@ -59,6 +60,7 @@ class LiveJob(msgspec.Struct, frozen=True):
     hang_limit_seconds: float = 0.0
     hang: HangStatus | None = None
     namespace: str = ""
+    scheduler_job: str = ""
 
     @property
     def state(self) -> str:
@@ -103,6 +105,7 @@ def _joined(job: str, parts: list[Part], now: float, state_seconds: dict[str, fl
         [rows for _, part in parts for rows in part.rows],
         max(part.hang_limit_seconds for _, part in parts),
         next((part.hang for node, part in parts if part.hang is not None and part.hang.all_seen and not _is_gone(node, now)), None),
+        next((part.scheduler_job for _, part in parts if part.scheduler_job), ""),
     )
 
 

@@ -34,6 +34,7 @@ from tachoscope_watch.judge_job import LEAST_SECONDS, is_running, unjudged, with
 from tachoscope_watch.leases import Leases, ShareMemory
 from tachoscope_watch.live_jobs import LiveJob, NodeReader
 from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
+from tachoscope_watch.scheduler.collector import SCHEDULERS, SchedulerCollector
 from tachoscope_watch.sharing import Found, merged
 from tachoscope_watch.view import JobView
 
@@ -53,6 +54,7 @@ class Settings:
 
     Attributes:
         every_seconds: from the beginning of a cycle to that of the next. workers: processes that look at jobs.
+        scheduler: that is asked for its queue and accelerators, one of `SCHEDULERS`; empty: none.
         lease_seconds: the jobs are shared with all watches that keep such a lease in the store; 0.0: all are this watch's.
         over_seconds: of a job that are judged, where enough steps fit into them. compact_seconds: from one compaction of the store
             to the next; 0: it is not compacted.
@@ -67,6 +69,7 @@ class Settings:
     over_seconds: float = LEAST_SECONDS
     compact_seconds: float = 3600.0
     lease_seconds: float = 0.0
+    scheduler: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,8 @@ class Watch:
             self._leases = Leases(store, settings.lease_seconds, log, well=lambda: self._late() is None)
         self._memory = self._leases.memory if self._leases is not None else None
         self._executor = executor
-        self._exposition = Exposition(self._families, lambda: (self.round.number, self._sharing()))
+        self._scheduler = SchedulerCollector(SCHEDULERS[settings.scheduler](), log) if settings.scheduler else None
+        self._exposition = Exposition(self._families, self._page_key)
         routes = {
             "/": lambda _: Response(200, "text/html; charset=utf-8", _PAGE),
             "/metrics": lambda _: Response(200, CONTENT_TYPE_LATEST, self._exposition.page()),
@@ -133,6 +137,8 @@ class Watch:
         self._log.info(f"watching {self._settings.store} every {self._settings.every_seconds:g} s; serving {self.url}/v1/jobs")
         if self._leases is not None:
             self._leases.start()
+        if self._scheduler is not None:
+            self._scheduler.start()
         pool = self._executor(self._settings.workers, self._memory)
         try:
             while not self._stop.is_set():
@@ -144,6 +150,8 @@ class Watch:
                 self._waited(max(due - time.monotonic(), 0.1), sharing)
         finally:
             self._compaction.close()
+            if self._scheduler is not None:
+                self._scheduler.close()
             pool.shutdown(wait=True, cancel_futures=True)
             self.web.stop()
             self._profiles.close()
@@ -178,7 +186,7 @@ class Watch:
         views: list[JobView] = []
         failed: list[Failed] = []
         sharers = self._leases.watches() if self._leases is not None else ()
-        live, glanced = self._nodes.live_jobs(now), began
+        live, glanced = self._live_jobs(now), began
         for found in self._looks.cycle(now, pool, live, self._has):
             if time.monotonic() - glanced > _GLANCE_SECONDS:
                 live, glanced = self._heard(live), time.monotonic()
@@ -213,7 +221,7 @@ class Watch:
         """Tell what the nodes say while a long cycle judges; return it, or what they said before where they cannot be read."""
         told, now = self.round, time.time()
         with contextlib.suppress(TachoscopeError):  # the next cycle says why
-            live = self._nodes.live_jobs(now)
+            live = self._live_jobs(now)
             if self._sharing():
                 self._tell(
                     self._with_nodes(told.views, told.failed, live, now), told.failed, told.seconds, told.ended, told.sharers
@@ -229,6 +237,12 @@ class Watch:
         new = [unjudged(one, now) for job, one in live.items() if job not in known and is_running(one) and self._has(job)]
         return tuple(sorted([*kept, *new], key=lambda view: view.job))
 
+    def _live_jobs(self, now: float) -> dict[str, LiveJob]:
+        live = self._nodes.live_jobs(now)
+        if self._scheduler is not None:
+            self._scheduler.take_live(now, live)
+        return live
+
     def _handed_over(self, views: Sequence[JobView], known: Mapping[str, JobView]) -> list[JobView]:
         """Return what was found earlier of jobs that are other watches' now, as long as these have not looked at them."""
         if self._leases is None:
@@ -240,7 +254,7 @@ class Watch:
     def check_hangs(self, pool: Executor) -> None:
         """Judge only the jobs again that began to hang since the last cycle, or hang no more."""
         before, now = self.round, time.time()
-        live = self._nodes.live_jobs(now)
+        live = self._live_jobs(now)
         hung = {job: hang_of(one) is not None for job, one in live.items()}
         mine = [view for view in before.views if self._has(view.job)]
         changed = [view.job for view in mine if hung.get(view.job, view.state == "hung") != (view.state == "hung")]
@@ -278,8 +292,14 @@ class Watch:
     def _view(self, job: str) -> JobView | None:
         return next((view for view in self._views() if view.job == job), None)
 
+    def _page_key(self) -> object:
+        return self.round.number, self._sharing(), self._scheduler.number if self._scheduler is not None else 0
+
     def _families(self) -> Sequence[Family]:
-        """Return the metrics of the last cycle, of those jobs that are this watch's now."""
+        """Return the metrics of the last cycle, of those jobs that are this watch's now, and of the scheduler."""
+        return [*self._of_jobs(), *(self._scheduler.families if self._scheduler is not None else ())]
+
+    def _of_jobs(self) -> Sequence[Family]:
         last, leases = self.round, self._leases
         if leases is None or not last.number:
             return last.families

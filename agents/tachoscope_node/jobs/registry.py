@@ -148,6 +148,7 @@ class JobRegistry:
                 rank.stack_locator = record.stack_locator[:1024]
                 rank.layout = layout_of(record)
                 rank.began = account.process_began(record, at)
+                job.scheduler_job = record.lineage.get("slurm_job", "")[:64]
             case records.Heartbeat():
                 account.heard_of(job, rank, record.phase, at)
                 rank.clocks.see(record)

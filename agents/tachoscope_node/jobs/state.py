@@ -157,6 +157,7 @@ class Job(msgspec.Struct):
         pace: of its steps so far, by which its hang limit is set.
         ending: what was heard of the end of its attempt.
         began: when this agent started to count it, Unix seconds. events: number of its records that are not measurements.
+        scheduler_job: id of the Slurm job that a process of it said it runs in; empty: none did.
     """
 
     name: str
@@ -196,6 +197,7 @@ class Job(msgspec.Struct):
     began: int = 0
     events: int = 0
     rows: Rows = msgspec.field(default_factory=Rows)
+    scheduler_job: str = ""
 
     @property
     def state_seconds(self) -> dict[str, float]:

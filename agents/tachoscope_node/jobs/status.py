@@ -39,6 +39,7 @@ def jobs_status(
             sorted(job.ranks),
             _hang_limit(ranks, job, least_hang_seconds),
             _hang(ranks, job),
+            job.scheduler_job,
         )
         for job in jobs
         if (job.idle_since is None or now - job.idle_since <= ENDED_SECONDS) and (ranks := _newest(job))

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -43,6 +43,10 @@ def watch(
             "0: all jobs are this watch's.",
         ),
     ] = 0.0,
+    scheduler: Annotated[
+        Literal["slurm"] | None,
+        typer.Option(help="Ask this scheduler every minute for its queue and accelerators. Set it on one watch of a cluster."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 9466,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on. Anyone who can reach it can see what jobs do.")
@@ -66,8 +70,9 @@ def watch(
     check_url(url)
     missing = "://" not in url and not Path(url).is_dir()
     if once:
-        if web_config is not None:
-            raise TachoscopeError("--web-config cannot be combined with --once")
+        for option, given in (("--web-config", web_config), ("--scheduler", scheduler)):
+            if given is not None:
+                raise TachoscopeError(f"{option} cannot be combined with --once")
         if missing:
             raise TachoscopeError(f"store {url} does not exist", fix="name the agents' store with --store")
         _once(url, workers, over)
@@ -89,6 +94,7 @@ def watch(
             over_seconds=over,
             compact_seconds=compact_every,
             lease_seconds=lease,
+            scheduler=scheduler or "",
         ),
         Log(logging.getLogger("tachoscope")),
     )

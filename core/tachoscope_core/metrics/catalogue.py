@@ -12,6 +12,7 @@ from tachoscope_core.metrics.checkpoints import CHECKPOINT_METRICS
 from tachoscope_core.metrics.gpu import GPU_METRICS
 from tachoscope_core.metrics.host import HOST_METRICS
 from tachoscope_core.metrics.nccl import NCCL_METRICS
+from tachoscope_core.metrics.scheduler import SCHEDULER_METRICS
 from tachoscope_core.metrics.serving import ENGINE_STATES as ENGINE_STATES
 from tachoscope_core.metrics.serving import REQUEST_STATES as REQUEST_STATES
 from tachoscope_core.metrics.serving import SERVING_METRICS
@@ -32,6 +33,7 @@ METRICS = tuple(
         *SERVING_METRICS,
         *AGENT_METRICS,
         *WATCH_METRICS,
+        *SCHEDULER_METRICS,
     )
 )
 

@@ -66,6 +66,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
         events: number of records since then that are not measurements, such as of a checkpoint or a failure.
         rows: of the last two minutes, see `ledger_rows`.
         hang_limit_seconds: how long its ranks here may be without a step; 0.0: not known. hang: that it is in; None: none is known.
+        scheduler_job: id of the Slurm job that it runs in; empty: none, or not known.
     """
 
     job: str
@@ -81,6 +82,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     counted: list[int] = []
     hang_limit_seconds: float = 0.0
     hang: HangStatus | None = None
+    scheduler_job: str = ""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

@@ -55,6 +55,7 @@ class SacctRow:
         reason: why it waits or ended, in Slurm's words.
         node_list: None: the output has no such field; empty: no nodes were assigned.
         accelerators, device: allocated, or asked for where none are allocated yet.
+        partition, account: empty: the output has no such field.
     """
 
     job: str
@@ -69,6 +70,14 @@ class SacctRow:
     accelerators: int = 0
     device: str = ""
     restarts: int = 0
+    partition: str = ""
+    account: str = ""
+
+    @property
+    def held(self) -> bool:
+        """Whether it ever had its nodes. Of a job cancelled in the queue, older versions give a start, and no nodes."""
+        placed = self.node_list is None or not slurm_nodes.is_none(self.node_list)
+        return self.started is not None and self.states[0] != "PENDING" and placed
 
 
 def gpus(resources: Mapping[str, int]) -> tuple[int, str]:
@@ -129,8 +138,6 @@ def _allocation(row: SacctRow, index: int, where: str) -> Allocation:
         nodes = slurm_nodes.expand(row.node_list or "")
     except ValueError as error:
         raise TachoscopeError(f"{where}: job {row.job}: {error}", fix="use the output of sacct as it is") from None
-    # Of a job cancelled in the queue, older versions give the time of the cancellation as its start, and no nodes.
-    held = row.started is not None and row.states[0] != "PENDING" and (row.node_list is None or bool(nodes))
     boots = not _NODES_BOOT.isdisjoint(row.states)
     return Allocation(
         source="slurm",
@@ -138,8 +145,8 @@ def _allocation(row: SacctRow, index: int, where: str) -> Allocation:
         attempt=max(index, row.restarts),
         submitted=row.submitted,
         eligible=row.eligible,
-        placed=row.started if held else None,
-        started=row.started if held and not boots else None,
+        placed=row.started if row.held else None,
+        started=row.started if row.held and not boots else None,
         ended=row.ended,
         nodes=nodes,
         hosts=nodes,

@@ -13,6 +13,11 @@ _PART = re.compile(r"\[([^\]]*)\]|([^\[]+)")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
+def is_none(text: str) -> bool:
+    """Return whether a list has no nodes: it is empty, or `None assigned` and the like."""
+    return text.strip() in {"", "None assigned", "(null)", "None", "Unknown"}
+
+
 def expand(text: str) -> tuple[str, ...]:
     """Return the names of the nodes in their order; none for `None assigned` and the like.
 
@@ -22,7 +27,7 @@ def expand(text: str) -> tuple[str, ...]:
     Raises:
         ValueError: a range is not a range, or there are more than `MAX_NODES`.
     """
-    if text.strip() in {"", "None assigned", "(null)", "None", "Unknown"}:
+    if is_none(text):
         return ()
     names: list[str] = []
     for found in _NAME.finditer(text.strip()):

@@ -48,6 +48,8 @@ def _row(job: object, where: str) -> SacctRow:
         accelerators=accelerators,
         device=device,
         restarts=as_integer(at(job, "restart_cnt")) or 0,
+        partition=text(at(job, "partition")),
+        account=text(at(job, "account")),
     )
 
 

@@ -14,7 +14,7 @@ from tachoscope_core.errors import TachoscopeError
 
 FIELDS = (
     "JobID", "Submit", "Eligible", "Start", "End", "State", "ExitCode", "NodeList", "AllocTRES", "ReqTRES", "Restarts", "Reason",
-    "FailedNode",
+    "FailedNode", "Partition", "Account",
 )  # fmt: skip
 """What `sacct --format` is asked for; `JobID`, `Submit`, `Start`, `End` and `State` have to be there."""
 FIELDS_OF_ALL_VERSIONS = tuple(name for name in FIELDS if name not in {"Restarts", "FailedNode"})
@@ -73,9 +73,9 @@ def _row(fields: dict[str, str], where: str, zone: tzinfo | None) -> SacctRow:
     job = _JOB.fullmatch(fields["jobid"].strip())
     if not job:
         raise TachoscopeError(f"{where}: job id {fields['jobid']!r} cannot be read", fix="use --parsable2, which cuts nothing off")
-    accelerators, device = gpus(_resources(fields.get("alloctres", "")))
+    accelerators, device = gpus(resources(fields.get("alloctres", "")))
     if not accelerators:
-        accelerators, device = gpus(_resources(fields.get("reqtres", "")))
+        accelerators, device = gpus(resources(fields.get("reqtres", "")))
     words = fields["state"].split()
     restarts = fields.get("restarts", "")
     return SacctRow(
@@ -91,6 +91,8 @@ def _row(fields: dict[str, str], where: str, zone: tzinfo | None) -> SacctRow:
         accelerators=accelerators,
         device=device,
         restarts=int(restarts) if restarts.isdecimal() else 0,
+        partition=fields.get("partition", "").strip(),
+        account=fields.get("account", "").strip(),
     )
 
 
@@ -109,7 +111,8 @@ def _time(fields: dict[str, str], name: str, where: str, zone: tzinfo | None) ->
     return (time.replace(tzinfo=zone) if zone and time.tzinfo is None else time).timestamp()
 
 
-def _resources(listed: str) -> dict[str, int]:
+def resources(listed: str) -> dict[str, int]:
+    """Return trackable resources by name, such as of `cpu=2,gres/gpu=4`."""
     return {name: int(count) for name, count in _RESOURCE.findall(listed)}
 
 

@@ -1,0 +1,1 @@
+"""What the scheduler of a cluster says of its queue and its accelerators."""
