@@ -218,10 +218,11 @@ def test_a_damaged_node_list_is_refused_with_its_job(text: str) -> None:
     ("content", "message"),
     [
         ("JobID|State\n7|RUNNING\n", "no column end, start, submit"),
+        ("JobID|Submit|Start|End\n7|1|2|3\n", "no column state"),
         ("JobID|Submit|Start|End|State\n7|a|b|1|2|RUNNING\n", "sacct:2: 6 fields where the first line names 5"),
         ("JobID|Submit|Start|End|State\n7|Ystday 12:00|1|2|RUNNING\n", "sacct:2: submit is 'Ystday 12:00'.*SLURM_TIME_FORMAT"),
         ("JobID|Submit|Start|End|State\n12345+|1|1|2|RUNNING\n", "sacct:2: job id '12345\\+'"),
-        ('{"jobs": [{"job_id": 7, "job_state": ["RUNNING"]}]}', r"sacct: jobs\[0\] is not a job record of sacct"),
+        ('{"jobs": [{"job_id": 7, "job_state": ["RUNNING"]}]}', r"sacct: jobs\[0\] has no time.submission: it is not a job"),
     ],
 )
 def test_an_output_that_cannot_be_read_says_where_and_what_to_do(content: str, message: str) -> None:

@@ -28,8 +28,11 @@ def rows(document: dict[str, Any], where: str) -> list[SacctRow]:
 def _row(job: object, where: str) -> SacctRow:
     times = at(job, "time")
     number = as_integer(at(job, "job_id"))
-    if number is None or not isinstance(times, dict) or "submission" not in times:
-        raise TachoscopeError(f"{where} is not a job record of sacct", fix="write it by `sacct --jobs JOBID --duplicates --json`")
+    missing = "job_id" if number is None else "time.submission" if not isinstance(times, dict) or "submission" not in times else ""
+    if missing or not isinstance(times, dict):
+        raise TachoscopeError(
+            f"{where} has no {missing}: it is not a job record of sacct", fix="write it by `sacct --jobs JOBID --duplicates --json`"
+        )
     states = _strings(at(job, "state", "current")) or ("UNKNOWN",)
     accelerators, device = gpus(_resources(job, "allocated"))
     if not accelerators:

@@ -27,9 +27,9 @@ _RESOURCE = re.compile(r"([^=,]+)=(\d+)(?:[^,]*)")
 
 
 def is_table(content: str) -> bool:
-    """Return whether the first line names the columns of `sacct`."""
+    """Return whether the first line names columns of `sacct`."""
     header, delimiter = _header(content)
-    return {"jobid", "state"} <= {name.strip().lower() for name in header.split(delimiter)}
+    return "jobid" in {name.strip().lower() for name in header.split(delimiter)}
 
 
 def _header(content: str) -> tuple[str, str]:
@@ -61,7 +61,7 @@ def rows(content: str, where: str, *, zone: tzinfo | None = None) -> list[SacctR
         if len(cells) != len(names):
             raise TachoscopeError(
                 f"{where}:{number}: {len(cells)} fields where the first line names {len(names)}",
-                fix=f"leave out JobName and comments, which can contain a {delimiter!r}",
+                fix=f"leave out fields that can contain a {delimiter!r}, such as JobName, or use --parsable2 without --delimiter",
             )
         fields = dict(zip(names, cells, strict=True))
         if "." not in fields["jobid"]:
