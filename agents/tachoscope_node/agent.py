@@ -105,7 +105,7 @@ class Agent:
         self.ranks = KnownRanks(self.live, self.follower, self.lock, clock)
         self.collecting = Collecting(config, self.ranks, self.records.write, log)
         self._notices = PreemptionRelay(self.keeper, lambda line: log.warning(None, line))
-        self._newborn = ZeroStart()
+        self._newborn = ZeroStart(config.scrape_seconds)
         self.profiler = profiler_of(self, store, clock=unix_clock, monotonic=clock)
         self.errors: Counter[str] = Counter()
         self.ticks = 0

@@ -37,7 +37,7 @@ _CATCH_UP_SECONDS = 0.1
 """The pause between looks at the spool while more waits to be read than one look may take."""
 _MOST_FILES = 65536
 """Files that the agent may have open: each segment that is followed is."""
-_FIXED = ("spool", "store", "state", "node", "address", "port", "proc", "sys", "profiles")
+_FIXED = ("spool", "store", "state", "node", "address", "port", "proc", "sys", "scrape_seconds", "profiles")
 """Keys that a reload does not change."""
 _PAGE = b"""<!doctype html><title>tachoscope agent</title><h1>tachoscope agent</h1>
 <ul><li><a href="/metrics">metrics</a><li><a href="/v1/ranks">ranks</a><li><a href="/v1/health">health of GPUs</a>

@@ -29,6 +29,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "tick_seconds": (0.05, 60),
     "retention_seconds": (0, 86400),
     "sample_seconds": (0, 3600),
+    "scrape_seconds": (1, 600),
     "spool_retention_seconds": (60, 365 * 86400),
     "stop_seconds": (0, 3600),
     "port": (0, 65535),

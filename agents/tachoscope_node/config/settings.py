@@ -13,6 +13,7 @@ from tachoscope_core.storage import spool, store
 from tachoscope_node.config.inference_servers import Server
 from tachoscope_node.config.nccl import Nccl
 from tachoscope_service.metrics.otlp.push import OtlpSettings
+from tachoscope_service.metrics.zero_start import SCRAPE_SECONDS
 
 DEFAULT_PORT = 9465
 
@@ -151,6 +152,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         web_config: file in the format of Prometheus's web configuration (TLS, users, tokens).
         tick_seconds: how often the spool is looked at. retention_seconds: how long an ended job keeps its series.
         sample_seconds: how often metrics are written to the store; 0: never.
+        scrape_seconds: how often Prometheus reads them: a new counter is at 0 for two of these.
         spool_retention_seconds: after which a segment that nobody writes and that cannot be shipped is removed.
         stop_seconds: how long a stop may take to ship what is left.
         proc, sys: where the host's /proc and /sys are mounted.
@@ -171,6 +173,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tick_seconds: float = 1.0
     retention_seconds: float = 300.0
     sample_seconds: float = 15.0
+    scrape_seconds: float = SCRAPE_SECONDS
     spool_retention_seconds: float = 7 * 86400.0
     stop_seconds: float = 20.0
     proc: str = "/proc"

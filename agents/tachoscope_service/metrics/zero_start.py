@@ -1,4 +1,4 @@
-"""Shows a counter at 0 for a minute before its first value, where it comes into being with one.
+"""Shows a counter at 0 for two scrapes before its first value, where it comes into being with one.
 
 Who reads counters needs two of its samples to see that it grew: one that begins at 1 shows no growth. Most counters are there at 0
 before anything happens; those by the name of a shard, of a job whose first check finds something, or of the time of a job, which is
@@ -19,8 +19,8 @@ from tachoscope_core.metrics.training import (
 )
 from tachoscope_service.metrics.family import Family, Labels
 
-AT_ZERO_SECONDS = 60.0
-"""Two scrapes at the usual 30 s, so that one may be missed."""
+SCRAPE_SECONDS, _SCRAPES_AT_ZERO = 30.0, 2
+"""The usual time between two scrapes, and how many see a 0: one may be missed."""
 _OF_JOB_TIME = (JOB_TIME_SECONDS, JOB_HELD_SECONDS, JOB_EFFECTIVE_SECONDS)
 METRICS = frozenset(metric.name for metric in (INTEGRITY_EVENTS, SHARD_FAILURES, *_OF_JOB_TIME))
 
@@ -28,12 +28,13 @@ METRICS = frozenset(metric.name for metric in (INTEGRITY_EVENTS, SHARD_FAILURES,
 class ZeroStart:
     """Remembers since when each series is there; what is there at the first look is old. Any thread may call it."""
 
-    def __init__(self) -> None:
+    def __init__(self, scrape_seconds: float = SCRAPE_SECONDS) -> None:
+        self._at_zero_seconds = _SCRAPES_AT_ZERO * scrape_seconds
         self._lock = threading.Lock()
         self._born: dict[tuple[str, Labels], float] | None = None
 
     def with_zero_starts(self, families: Sequence[Family], now: float) -> list[Family]:
-        """Return the families with the series that are younger than a minute at 0; `now` is monotonic."""
+        """Return the families with the new series at 0; `now` is monotonic."""
         with self._lock:
             first = float("-inf") if self._born is None else now
             before = self._born or {}
@@ -44,11 +45,10 @@ class ZeroStart:
                 for labels, _ in family.points
             }
             self._born = born
-        return [_at_zero(family, born, now) if family.metric.name in METRICS else family for family in families]
+        old_before = now - self._at_zero_seconds
+        return [_at_zero(family, born, old_before) if family.metric.name in METRICS else family for family in families]
 
 
-def _at_zero(family: Family, born: dict[tuple[str, Labels], float], now: float) -> Family:
+def _at_zero(family: Family, born: dict[tuple[str, Labels], float], old_before: float) -> Family:
     name = family.metric.name
-    return Family(
-        family.metric, [(labels, value if now - born[name, labels] >= AT_ZERO_SECONDS else 0.0) for labels, value in family.points]
-    )
+    return Family(family.metric, [(labels, value if born[name, labels] <= old_before else 0.0) for labels, value in family.points])

@@ -33,6 +33,7 @@ FAULTS = {
     "hang": "the process of a training is stopped: a page",
     "unscraped_hang": "a training is stopped, and Prometheus does not scrape its node's agent: the watch pages",
     "straggler": "one of two ranks of a training computes for longer: a ticket, by the watch",
+    "recompilation": "a training compiles the same code again in each step: a ticket",
     "failed_checkpoint": "no checkpoint of a training can be written any more: a page",
     "memory_leak": "memory of a training grows towards the limit of its control group: a ticket",
     "queue_saturation": "an inference server refuses requests: a page of the objective on availability",

@@ -25,6 +25,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from tachoscope_cli.demo.checkpoints import Checkpoints
+from tachoscope_cli.demo.compiling import LengthPenalty
 from tachoscope_cli.demo.faults import FAULTS
 from tachoscope_cli.demo.leak import start_leak
 from tachoscope_cli.demo.profile import PROFILED_STEPS, WARM_UP_STEPS, first_profiled
@@ -226,6 +227,7 @@ def train(
     profiled = Profiled(steps, traces)
     checkpoints = Checkpoints(directory, model, save_seconds if rank == 0 else None)
     start_leak(leak_bytes_per_second, only_while)
+    penalty = LengthPenalty(only_while) if fault == "recompilation" else None
     spinners = contend_for_core() if fault == "cpu_contention" and rank == SLOW_RANK else []
     dist.barrier()
     step = epoch = 0
@@ -234,6 +236,8 @@ def train(
         epoch += 1
         for inputs, labels in loader:
             loss = nn.functional.cross_entropy(model(inputs), labels)
+            if penalty is not None:
+                loss = loss + penalty()
             if fault == "compute_straggler" and rank == SLOW_RANK and (only_while is None or only_while.exists()):
                 compute(slow_seconds)
             optimizer.zero_grad()
@@ -266,7 +270,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="empty folder for data and checkpoint")
     parser.add_argument("--slow-seconds", type=float, help="for input_* and compute_straggler: extra seconds of a step")
     parser.add_argument(
-        "--fault-while", type=Path, metavar="FILE", help="for input_*, compute_straggler and leaks: it lasts while this file exists"
+        "--fault-while",
+        type=Path,
+        metavar="FILE",
+        help="for input_*, compute_straggler, recompilation and leaks: the fault lasts while this file exists",
     )
     parser.add_argument(
         "--save-seconds", type=float, help="save a checkpoint at this interval; a failed save is reported, and training continues"

@@ -11,5 +11,6 @@ FAULTS = {
     "checkpoint_stall": "rank 0 saves a large state, flushed to disk, every 10 steps",
     "comm_exposed": "the model is tiny, so that the step is mostly gradient exchange",
     "host_pause": "every rank collects garbage over millions of objects every 5 steps",
+    "recompilation": "every rank compiles a part of its loss again in each step, since its length changes",
     "unknown": "every rank sleeps 80 ms after the optimizer, outside of anything that is measured",
 }

@@ -41,6 +41,7 @@ class Agent:
             "port": port,
             "tick_seconds": TICK_SECONDS,
             "sample_seconds": 0,
+            "scrape_seconds": 1,
             "gpu": {"enabled": "off"},
             "flush": {"seconds": 1},
         }

@@ -121,6 +121,17 @@ DRILLS = {
         watched=True,
         runbook=drill_runbooks.BOTTLENECK,
     ),
+    "recompilation": Drill(
+        fault="a training compiles the same code again in each step",
+        alert="TrainingRecompiling",
+        workload=drill_workloads.recompiling,
+        scale=1 / 100,
+        history=10.0,
+        seen=5.0,  # the first step that compiles ends
+        holds=1800.0,  # compiles again now, and half an hour ago
+        lasts=600.0,
+        runbook=drill_runbooks.RECOMPILING,
+    ),
     "failed_checkpoint": Drill(
         fault="checkpoints of a training cannot be written",
         alert="TrainingCheckpointTooOld",

@@ -43,6 +43,12 @@ BOTTLENECK = Expected(
         "tachoscope runbook": r"(?m)^# compute_straggler",
     },
 )
+RECOMPILING = Expected(
+    shows=frozenset({1, 2, 3}),
+    means={1: "0"},
+    either={4: "the drill has one rank"},
+    answers={"tachoscope analyze --job": r"(?m)^.*compil.*again"},
+)
 CHECKPOINT_TOO_OLD = Expected(
     shows=frozenset({1, 2, 5}),
     has={3: {}, 4: {"result": "sound"}},

@@ -139,7 +139,7 @@ class Walk:
     # --- queries ---
 
     def _asked(self, when: str, query: Query) -> tuple[Verdict, str]:
-        missing = [name for name in _PLACEHOLDER.findall(query.expression) if name not in self._variables]
+        missing = [name for name in _PLACEHOLDER.findall(query.expression) if name not in EMPTY | self._variables]
         if missing:
             return "not run", f"needs {', '.join(missing)}"
         expression = scaled_expression(in_query(query.expression, self._variables), self.timing)

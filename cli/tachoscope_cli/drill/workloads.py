@@ -88,6 +88,19 @@ def straggling(folder: Path, agent: Agent) -> Iterator[DrillFault]:
 
 
 @contextmanager
+def recompiling(folder: Path, agent: Agent) -> Iterator[DrillFault]:
+    """Run the same training with compiled code; the fault: its input has another length in each step.
+
+    Raises:
+        TachoscopeError: torch is not installed, or the training does not train.
+    """
+    lengths = folder / "lengths"
+    with _training(folder, agent, "recompilation", "--fault-while", str(lengths)) as process:
+        _wait_for_steps(folder, agent, process)
+        yield _while_file(lengths)
+
+
+@contextmanager
 def saving(folder: Path, agent: Agent) -> Iterator[DrillFault]:
     """Run the same training, which saves now and then; the fault: no file of its process may become as large as a checkpoint is.
 

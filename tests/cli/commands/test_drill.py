@@ -46,7 +46,9 @@ def held(*words: str, cwd: Path | None = None, **environment: str) -> subprocess
         "agent_down",
         *(
             pytest.param(name, marks=pytest.mark.bar)
-            for name in ("hang", "straggler", "failed_checkpoint", "memory_leak", "queue_saturation", "input_workers")
+            for name in (
+                *("hang", "straggler", "recompilation", "failed_checkpoint", "memory_leak", "queue_saturation", "input_workers"),
+            )
         ),
     ],
 )
@@ -74,6 +76,7 @@ def test_a_fault_becomes_an_alert_that_reaches_its_owner_in_time_says_enough_and
         ("agent_down", 6),
         ("straggler", 8),
         ("memory_leak", 4),
+        ("recompilation", 5),
     ],
 )
 def test_each_query_and_command_of_the_alerts_runbook_answers_as_the_page_says(fault: str, right: int, tmp_path: Path) -> None:

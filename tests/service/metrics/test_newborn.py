@@ -12,7 +12,7 @@ from spooling import FakeClock, agent_of
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.records import records
 from tachoscope_service.metrics.family import Family
-from tachoscope_service.metrics.zero_start import AT_ZERO_SECONDS, ZeroStart
+from tachoscope_service.metrics.zero_start import ZeroStart
 
 SHARDS, STEPS = BY_NAME["tachoscope_shard_failures_total"], BY_NAME["tachoscope_steps_total"]
 STARTING_SECONDS = 80
@@ -29,13 +29,13 @@ def seen(newborn: ZeroStart, families: list[Family], now: float) -> dict[str, fl
     return {labels[1]: value for labels, value in first.points}  # type: ignore[misc]
 
 
-def test_a_series_is_at_zero_for_a_minute_and_then_at_its_value() -> None:
-    newborn = ZeroStart()
+def test_a_series_is_at_zero_for_two_scrapes_and_then_at_its_value() -> None:
+    newborn = ZeroStart(45.0)
     newborn.with_zero_starts(shards(), 0.0)
 
     assert seen(newborn, shards(a=3.0), 10.0) == {"a": 0.0}
-    assert seen(newborn, shards(a=4.0), 10.0 + AT_ZERO_SECONDS - 1.0) == {"a": 0.0}
-    assert seen(newborn, shards(a=4.0, b=1.0), 10.0 + AT_ZERO_SECONDS) == {"a": 4.0, "b": 0.0}
+    assert seen(newborn, shards(a=4.0), 10.0 + 90.0 - 1.0) == {"a": 0.0}
+    assert seen(newborn, shards(a=4.0, b=1.0), 10.0 + 90.0) == {"a": 4.0, "b": 0.0}
 
 
 def test_what_a_restarted_agent_finds_is_shown_at_once_for_a_counter_must_not_go_back() -> None:
