@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab import pictures, reliability, tally
+from benchmarks.lab import calibrate, pictures, reliability, tally
 from benchmarks.lab.accuracy_page import page
 from benchmarks.lab.rows_of_runs import NOTHING, UNKNOWN, Row, read_rows, write_rows
 from benchmarks.lab.scoring import runs_in, score
@@ -77,7 +77,7 @@ def files(rows: Sequence[Row], facts: dict[str, Any]) -> dict[str, str]:
     test = [row for row in rows if row.set == "test"]
     classes = [*(slug for slug in BY_SLUG if slug != UNKNOWN), UNKNOWN, NOTHING]
     raw = [reliability.Told(one.slug, one.score, one.score, one.right) for one in reliability.suspected(test)]
-    found = {"accuracy.md": page(rows, facts)}
+    found = {"accuracy.md": page(rows, facts | {"changed_thresholds": calibrate.changed_thresholds()})}
     if tally.judged(test):
         found["accuracy/confusion.svg"] = pictures.confusion(tally.confusion(test), classes, (UNKNOWN, NOTHING))
         found["accuracy/calibration.svg"] = pictures.calibration(reliability.bins(reliability.told(test)), reliability.bins(raw))

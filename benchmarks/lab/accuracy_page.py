@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,8 +134,16 @@ def _words(rows: Sequence[Row], test: Sequence[Row], about: dict[str, Any]) -> s
         lines += [f"Thresholds and calibration were chosen on {development} development runs and frozen before the first test run:"]
         lines += [f"sha256 {digests}."]
         lines += [f"{same} Confidence: {about.get('calibration_origin', 'not recorded')}."]
+        lines += [_changed(about["changed_thresholds"])] if "changed_thresholds" in about else []
         lines += ["", _LOOKED_AT] if about.get("looked_at") else []
     return "\n".join(["", *lines])
+
+
+def _changed(thresholds: Mapping[str, tuple[float, float | None]]) -> str:
+    if not thresholds:
+        return "The thresholds that the confidence was learned with are those of today."
+    each = (f"{name} was {was:g} and is {'gone' if now is None else f'{now:g}'}" for name, (was, now) in sorted(thresholds.items()))
+    return f"Of the thresholds that the confidence was learned with, these are others today: {', '.join(each)}."
 
 
 _SAME = "These figures were scored with just these."

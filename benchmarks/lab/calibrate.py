@@ -24,6 +24,7 @@ from benchmarks.lab.reliability import Gate, Told, gates, suspected
 from benchmarks.lab.rows_of_runs import Row, read_rows
 from benchmarks.lab.scoring import runs_in, score
 
+from tachoscope_analyzers.data.thresholds import sources
 from tachoscope_analyzers.findings.calibration import NOT_CALIBRATED, Calibration, Curve, from_document
 from tachoscope_core.errors import TachoscopeError
 
@@ -82,7 +83,7 @@ def document(rows: Sequence[Row], today: str) -> dict[str, Any]:
     return {
         "origin": f"{len(found)} findings in {len(learned)} development runs with injected faults, {today}",
         "findings_sha256": hashlib.sha256(facts.encode()).hexdigest(),
-        "thresholds_sha256": hashlib.sha256((ANALYZERS / "data" / "thresholds.yaml").read_bytes()).hexdigest(),
+        "thresholds": thresholds(),
         "classes": {
             slug: {
                 "findings": curve.findings,
@@ -93,6 +94,18 @@ def document(rows: Sequence[Row], today: str) -> dict[str, Any]:
             for slug, curve in learn(found).items()
         },
     }
+
+
+def thresholds() -> dict[str, float]:
+    """Return the shipped thresholds by name."""
+    return {name: value for name, (value, _) in sorted(sources().items())}
+
+
+def changed_thresholds(calibration: Path = OUT) -> dict[str, tuple[float, float | None]]:
+    """Return the thresholds that a calibration was learned with and that are others now: both values; None: it is gone."""
+    learned: dict[str, float] = yaml.safe_load(calibration.read_bytes())["thresholds"]
+    now = thresholds()
+    return {name: (value, now.get(name)) for name, value in learned.items() if now.get(name) != value}
 
 
 def rows_of(path: Path) -> list[Row]:

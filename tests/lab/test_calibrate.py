@@ -1,9 +1,11 @@
 """A planted relation of score and truth, learned from rows and found again where it is applied."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from benchmarks.lab import calibrate
 from benchmarks.lab.reliability import Told, expected_calibration_error
 from benchmarks.lab.rows_of_runs import Row
@@ -68,8 +70,19 @@ def test_the_same_runs_give_the_same_document_which_says_where_it_is_from() -> N
 
     assert first == again
     assert first["origin"] == "100 findings in 100 development runs with injected faults, 2026-01-01"
-    assert len(first["thresholds_sha256"]) == 64
+    assert first["thresholds"] == calibrate.thresholds()
     assert first["findings_sha256"] != calibrate.document(runs(planted(100, 2)), "2026-01-01")["findings_sha256"]
+
+
+def test_thresholds_that_are_others_since_a_calibration_are_named_and_new_ones_are_not(tmp_path: Path) -> None:
+    learned = {**calibrate.thresholds(), "warning_share": 0.5, "no_longer_there": 3.0}
+    del learned["small_share"]
+    (tmp_path / "calibration.yaml").write_text(yaml.safe_dump({"thresholds": learned}))
+
+    assert calibrate.changed_thresholds(tmp_path / "calibration.yaml") == {
+        "warning_share": (0.5, 0.1),
+        "no_longer_there": (3.0, None),
+    }
 
 
 def test_the_gate_is_the_lowest_that_leaves_few_enough_wrong_names() -> None:
