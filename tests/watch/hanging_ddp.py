@@ -21,6 +21,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.elastic.control_plane import worker_main
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
@@ -146,4 +147,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with worker_main():  # serves at `$TORCH_WORKER_SERVER_SOCKET`, if that is set
+        main()

@@ -1,8 +1,8 @@
-"""Has ranks write the dumps of PyTorch's flight recorder, and takes them.
+"""Has ranks write the dumps of PyTorch's flight recorder, and takes them; without a pipe from PyTorch's worker server.
 
 NCCL's process group opens a pipe at `$TORCH_NCCL_DEBUG_INFO_PIPE_FILE<rank>.pipe`, where the job set that variable; a byte in it
 makes the rank write its dump to `$TORCH_FR_DUMP_TEMP_FILE<rank>`
-(https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html). gloo has no such pipe.
+(https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html). gloo has no such pipe: see `worker_server`.
 Names come from the process's environment and are foreign: only its user's own plain files are taken, within the process's own root.
 """
 
@@ -14,11 +14,13 @@ import threading
 import time
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_node.hang_evidence import worker_server
 from tachoscope_node.hang_evidence.job_files import JobRoot
 from tachoscope_node.hang_evidence.rank_processes import ProcessTable, SeenProcess
 
 PIPE_VARIABLE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 FILE_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_READ = (PIPE_VARIABLE, worker_server.SOCKET_VARIABLE, *FILE_VARIABLES)
 DEFAULT_FILE = "/tmp/nccl_trace_rank_"  # noqa: S108  # PyTorch's own default
 DUMP_SECONDS = 15.0
 MOST_BYTES = 64 << 20
@@ -35,6 +37,10 @@ class DumpRoom:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most, self._left = most_bytes, most_bytes
         self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        return self._left
 
     def take(self, size: int, name: str) -> None:
         """Take room for a dump. Raises TachoscopeError: there is none."""
@@ -55,21 +61,35 @@ def take_dump(seen: SeenProcess, rank: int, uid: int | None, table: ProcessTable
         TachoscopeError: the job has no pipe, or no dump came. OSError: the process is gone, or may not be looked at.
     """
     environ = _environment(seen.pid, table.proc)
-    stem = environ.get(PIPE_VARIABLE, "")
-    if not stem:
-        raise TachoscopeError(f"the job does not set {PIPE_VARIABLE} (NCCL only: gloo has no pipe)")
+    stem, server = environ.get(PIPE_VARIABLE, ""), environ.get(worker_server.SOCKET_VARIABLE, "")
+    if not stem and not server:
+        raise TachoscopeError(
+            f"the job sets neither {PIPE_VARIABLE} (NCCL only: gloo has no pipe) nor {worker_server.SOCKET_VARIABLE}"
+        )
     owner = os.stat(f"{table.proc}/{seen.pid}").st_uid if uid is None else uid
     folder = os.readlink(f"{table.proc}/{seen.pid}/cwd")
     root = JobRoot(seen.pid, table.proc)
     try:
         if not table.is_there(seen):
             raise TachoscopeError("the rank's process ended")
+        if not stem:
+            return _from_server(root, os.path.join(folder, server), owner, seen.pid, room)
         asked = time.time()
         _ask(root, os.path.join(folder, f"{stem}{rank}.pipe"), owner)
         file = next((environ[name] for name in FILE_VARIABLES if environ.get(name)), DEFAULT_FILE)
         return _wait_for(root, os.path.join(folder, f"{file}{rank}"), owner, asked, room)
     finally:
         root.close()
+
+
+def _from_server(root: JobRoot, path: str, uid: int, pid: int, room: DumpRoom) -> bytes:
+    name = os.path.basename(path)
+    try:
+        content = worker_server.recorded(root, path, uid, pid, room.left, DUMP_SECONDS)
+    except OSError as error:
+        raise TachoscopeError(f"the worker server at {name} does not answer: {error.strerror or error}") from None
+    room.take(len(content), name)
+    return content
 
 
 def _environment(pid: int, proc: str) -> dict[str, str]:
@@ -79,7 +99,7 @@ def _environment(pid: int, proc: str) -> dict[str, str]:
     except OSError as error:
         raise TachoscopeError(f"the environment of process {pid} cannot be read: {error.strerror}") from None
     pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in content.split(b"\0"))
-    return {name: value for name, _, value in pairs if name == PIPE_VARIABLE or name in FILE_VARIABLES}
+    return {name: value for name, _, value in pairs if name in _READ}
 
 
 def _ask(root: JobRoot, pipe: str, uid: int) -> None:

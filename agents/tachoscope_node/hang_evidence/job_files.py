@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 import stat
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from tachoscope_core.errors import TachoscopeError
 
 _MOST_LINKS, _MOST_LETTERS, _MOST_FOLDERS = 40, 4096, 64
 """The kernel's own limits, and the most folders that are open at a time."""
+_KINDS = {stat.S_IFREG: "plain file", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 _NAMES = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -40,19 +42,36 @@ class JobRoot:
         Raises:
             OSError: it is not there, or cannot be opened. TachoscopeError: it is of another kind, or another user's.
         """
-        named = self._named(path)
-        try:
-            status = os.fstat(named)
-            if stat.S_IFMT(status.st_mode) != kind or status.st_uid != uid:
-                what = "pipe" if kind == stat.S_IFIFO else "plain file"
-                raise TachoscopeError(f"{os.path.basename(path)} is not a {what} of the job's user")
+        with self._checked(path, kind, uid) as named:
             descriptor = os.open(f"/proc/self/fd/{named}", flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        finally:
-            os.close(named)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    @contextlib.contextmanager
+    def connected(self, path: str, uid: int, seconds: float) -> Iterator[socket.socket]:
+        """Connect to a Unix socket of the user's; nothing done with it waits for longer than so many seconds.
+
+        Raises:
+            OSError: it is not there, or nobody listens. TachoscopeError: it is of another kind, or another user's.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(seconds)
+            with self._checked(path, stat.S_IFSOCK, uid) as named:
+                connection.connect(f"/proc/self/fd/{named}")
+            yield connection
+
+    @contextlib.contextmanager
+    def _checked(self, path: str, kind: int, uid: int) -> Iterator[int]:
+        named = self._named(path)
+        try:
+            status = os.fstat(named)
+            if stat.S_IFMT(status.st_mode) != kind or status.st_uid != uid:
+                raise TachoscopeError(f"{os.path.basename(path)} is not a {_KINDS[kind]} of the job's user")
+            yield named
+        finally:
+            os.close(named)
 
     def status(self, path: str) -> os.stat_result:
         """Return the status of what a path names. Raises OSError: it is not there."""

@@ -16,6 +16,7 @@ import pytest
 from helpers import BIN, REPOSITORY, environment
 from processes import wait_for
 from tachoscope.sampling.unlocked_stacks import why_not
+from tachoscope_analyzers.flight_recorder.read import dumps_in, read_all
 from tachoscope_core.storage.hang_bundles import last_hang
 from tachoscope_core.storage.store import Store
 
@@ -26,10 +27,12 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"stacks cannot be read 
 @contextmanager
 def hanging(folder: Path, how: str) -> Iterator[None]:
     """Run a job of two ranks without an agent, of which rank 1 stands still, until its evidence is stored."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT), how]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
+    launch += ["sh", "-c", 'TORCH_WORKER_SERVER_SOCKET="$0$RANK" exec "$@"', str(folder / "rank")]
+    launch += [sys.executable, str(SCRIPT), how]
     job = subprocess.Popen(
         [BIN / "tachoscope", "run", "--job", "stuck", "--", *launch],
-        env=environment(folder, TACHOSCOPE_HANG_SECONDS="6"),
+        env=environment(folder, TACHOSCOPE_HANG_SECONDS="6", TORCH_FR_BUFFER_SIZE="200"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -63,6 +66,11 @@ def test_the_process_that_the_others_wait_for_is_shown_with_its_line_in_each_for
         text, page, document = shown(tmp_path), shown(tmp_path, "--format", "html"), shown(tmp_path, "--format", "json")
 
     assert not text.returncode, text.stderr
+    # Gloo's flight recorder, by PyTorch's worker server, which answers also while its rank holds Python's lock.
+    ((path, bundle),) = last_hang(Store(str(tmp_path / "store")), "stuck").bundles.items()
+    assert bundle.dumps.keys() == ({"0"} if how == "stop" else {"0", "1"}), bundle.missing
+    dumps = read_all(dumps_in([str(tmp_path / "store" / Path(path).parent)]))
+    assert all(one.operations for one in dumps.values())
     report = json.loads(document.stdout)
     odd, *others = report["stacks"]
     assert (odd["kind"], odd["ranks"], odd["waits_for"]) == (kind, [1], "")
