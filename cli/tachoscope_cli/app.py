@@ -286,6 +286,13 @@ def profile(
 
 
 COMMANDS.add(
+    "preflight",
+    "tachoscope_cli.commands.preflight:preflight",
+    rich_help_panel=RECORD,
+    epilog="Examples: `tachoscope preflight --storage /scratch`, `tachoscope preflight --least matmul_flops_per_second=6e14`, "
+    "`srun --ntasks-per-node 1 tachoscope preflight --interface ib0`",
+)
+COMMANDS.add(
     "analyze",
     "tachoscope_cli.commands.analyze:analyze",
     rich_help_panel=LOOK,

@@ -41,6 +41,7 @@ COMMANDS: dict[str, list[str]] = {
     "runbook": ["input_workers"],
     "agent": ["--port", "0"],
     "doctor": [],
+    "preflight": ["--least", "nothing=1"],
     "job processes": ["planted"],
     "store ls": [],
     "store failures": [],
@@ -67,7 +68,7 @@ WITHOUT_EXTRAS = {
 PACKAGES = {
     "probe": ["tachoscope_core", "tachoscope"],
     "agent": ["tachoscope_node", "tachoscope_service"],
-    "analyze": ["tachoscope_analyzers", "tachoscope_alerts", "tachoscope_show"],
+    "analyze": ["tachoscope_analyzers", "tachoscope_alerts", "tachoscope_preflight", "tachoscope_show"],
     "dashboards": ["tachoscope_dashboards", "tachoscope_explorer"],
     "agent,analyze": ["tachoscope_watch"],
 }

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from tachoscope_core.report.preflight import PreflightReport
+
 Severity = Literal["error", "note"]
 
 
@@ -204,6 +206,7 @@ class Pruning(Document, frozen=True, kw_only=True):
 
 ANSWERS: Mapping[str, type[msgspec.Struct]] = {
     "doctor": Examined,
+    "preflight": PreflightReport,
     "store ls": StoreListing,
     "store compact": Compaction,
     "store prune": Pruning,

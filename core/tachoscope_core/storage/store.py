@@ -8,6 +8,7 @@ changed.
 `nodes/<host>.json.gz`: what runs on a node now, see `node_status`.
 `jobs/<job>/ledger/`: seconds by state of its ranks, see `ledger_rows`.
 `jobs/<job>/hangs/`: what was found on each node at a hang, see `hang_bundles`.
+`preflight/host=<host>/`: what tests of the node measured, see `preflights`.
 `watches/`: which watches share the jobs, and what each found, see `watch_leases`.
 `jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them. `jobs/<job>/requests/`: what somebody asks
 of a running job, see `profile_requests`.
@@ -305,6 +306,10 @@ class Store:
     def write_node(self, host: str, document: bytes) -> str:
         """Write what a node says of itself (see `node_status`) in place of what it said before; return the path of the object."""
         return self._put(f"nodes/{host_folder(host)}.json.gz", document)
+
+    def write_preflight(self, host: str, name: str, document: bytes) -> str:
+        """Write a result of `tachoscope preflight`, see `preflights`; return the path of the object."""
+        return self._put(f"preflight/host={host_folder(host)}/{name}.json.gz", document)
 
     def write_watch(self, name: str, data: bytes) -> str:
         """Write an object of a watch (see `watch_leases`) in place of the one before; return its path."""

@@ -1,0 +1,68 @@
+"""Whether others use this host now: a test would disturb them, and they the test."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
+from tachoscope_node.collectors.collector import NotSupportedError
+from tachoscope_node.gpu.nvml import driver as nvml_driver
+
+BUSY_RATIO = 0.25
+"""Of all cores, or one core of a host with few."""
+_LOOK_SECONDS = 0.5
+_FIX = "end it first, or measure all the same with --force"
+
+
+def refuse_if_busy() -> None:
+    """Check that nobody computes here.
+
+    Raises:
+        TachoscopeError: somebody does, or it cannot be known of a GPU.
+    """
+    if users := _gpu_processes():
+        raise TachoscopeError(f"GPU memory is in use: {'; '.join(users)}", fix=_FIX, exit_code=ExitCode.NOT_WELL)
+    busy, cores = busy_cores(), os.cpu_count() or 1
+    if busy > max(BUSY_RATIO * cores, min(1.0, cores / 2)):
+        what = f"other processes use {busy:.1f} of {cores} cores"
+        raise TachoscopeError(what, fix=_FIX, exit_code=ExitCode.NOT_WELL)
+
+
+def busy_cores() -> float:
+    """Return how many cores worked lately, from a short look at /proc/stat; 0.0 where it cannot be read."""
+    first = _busy_ticks()
+    began = time.monotonic()
+    time.sleep(_LOOK_SECONDS)
+    ticks = _busy_ticks() - first
+    return max(0.0, ticks / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began))
+
+
+def _busy_ticks() -> int:
+    try:
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    except (OSError, ValueError):
+        return 0
+    return sum(fields[:3]) + sum(fields[5:7])  # user, nice, system, irq, softirq
+
+
+def _gpu_processes() -> list[str]:
+    try:
+        driver = nvml_driver.start(nvml_driver.load())
+    except NotSupportedError:
+        return []  # without a driver; without nvidia-ml-py torch finds out when memory is missing
+    try:
+        return [line for position in range(driver.count()) for line in _users(driver, position)]
+    except driver.nvml.NVMLError as error:
+        raise TachoscopeError(f"the NVIDIA driver did not answer: {error}", exit_code=ExitCode.NOT_WELL) from None
+    finally:
+        driver.stop()
+
+
+def _users(driver: Any, position: int) -> list[str]:
+    handle = driver.nvml.nvmlDeviceGetHandleByIndex(position)
+    running = driver.nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    return [f"GPU {position} by process {process.pid}" for process in running if process.pid != os.getpid()]

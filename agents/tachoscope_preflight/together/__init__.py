@@ -1,0 +1,1 @@
+"""Several hosts: they meet at the first one, measure, and exchange in pairs and in a ring."""

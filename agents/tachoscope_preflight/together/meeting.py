@@ -1,0 +1,114 @@
+"""What hosts tell each other: the first one sets tasks, all answer, through the key-value store of torch on the first host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.exit_codes import ExitCode
+from tachoscope_core.report.preflight import Exchange, Verdict
+from tachoscope_core.storage.preflights import Measurement, NodeResult
+from tachoscope_preflight.together.places import Seat
+
+_PREFIX = "tachoscope-preflight"
+_LONGEST_TASK_SECONDS = 900.0
+"""For which a host waits that has nothing to do: pairs of others are measured meanwhile."""
+
+
+class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What all hosts do next, by rank.
+
+    Attributes:
+        groups: tests to make, by rank; empty: all. pairs: that exchange at one time. ring: ranks in their order.
+        verdicts, exchanged: at the end, of each rank, and what it adds to its result. error: why everybody stops.
+    """
+
+    kind: Literal["measure", "pairs", "ring", "end", "stop"]
+    groups: dict[int, list[str]] = {}
+    pairs: list[tuple[int, int]] = []
+    ring: list[int] = []
+    verdicts: dict[int, Verdict] = {}
+    exchanged: dict[int, list[Measurement]] = {}
+    error: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a host answers to a task; to a ring bytes per second."""
+
+    host: str = ""
+    result: NodeResult | None = None
+    exchanges: list[Exchange] = []
+    ring: float | None = None
+    error: str = ""
+
+
+class Meeting:
+    """The key-value store. Only the first host sets tasks; each host writes its own answers."""
+
+    def __init__(self, torch: Any, seat: Seat, wait_seconds: float) -> None:
+        distributed = torch.distributed
+        self.seat = seat
+        try:
+            store = distributed.TCPStore(
+                seat.master, seat.port, None, seat.listens, timeout=timedelta(seconds=wait_seconds), wait_for_workers=False
+            )
+        except (RuntimeError, ValueError) as error:  # torch's own errors are RuntimeErrors
+            what = "could not listen on" if seat.listens else "could not reach the first host at"
+            reason = str(error).partition("\n")[0][:200]
+            raise TachoscopeError(f"{what} {seat.master}:{seat.port}: {reason}", exit_code=ExitCode.NOT_WELL) from None
+        self.store = distributed.PrefixStore(_PREFIX, store)
+
+    def join(self, host: str) -> None:
+        """Tell the first host that this one is there."""
+        self.store.set(f"join/{self.seat.rank}", host)
+
+    def joined(self, ranks: Iterable[int], patience_seconds: float) -> dict[int, str]:
+        """Return the names of the hosts that came in time."""
+        stop = time.monotonic() + patience_seconds
+        found = ((rank, self._get(f"join/{rank}", max(stop - time.monotonic(), 0.01))) for rank in ranks)
+        return {rank: name.decode(errors="replace") for rank, name in found if name is not None}
+
+    def set_task(self, number: int, task: Task) -> None:
+        self.store.set(f"task/{number}", msgspec.json.encode(task))
+
+    def task(self, number: int, patience_seconds: float = _LONGEST_TASK_SECONDS) -> Task:
+        """Return a task as soon as the first host has set it.
+
+        Raises:
+            TachoscopeError: the first host is gone, or stopped everybody.
+        """
+        data = self._get(f"task/{number}", patience_seconds)
+        if data is None:
+            raise TachoscopeError(f"the first host, {self.seat.master}, has stopped", exit_code=ExitCode.NOT_WELL)
+        task = msgspec.json.decode(data, type=Task)
+        if task.kind == "stop":
+            raise TachoscopeError(task.error, exit_code=ExitCode.NOT_WELL)
+        return task
+
+    def answer(self, number: int, answer: Answer) -> None:
+        self.store.set(f"answer/{number}/{self.seat.rank}", msgspec.json.encode(answer))
+
+    def answers(self, number: int, ranks: Iterable[int], patience_seconds: float) -> dict[int, Answer]:
+        """Return what these ranks answered in time; those that did not, or not in this form, are missing."""
+        stop = time.monotonic() + patience_seconds
+        found: dict[int, Answer] = {}
+        for rank in ranks:
+            data = self._get(f"answer/{number}/{rank}", max(stop - time.monotonic(), 0.01))
+            try:
+                found |= {rank: msgspec.json.decode(data, type=Answer)} if data is not None else {}
+            except msgspec.DecodeError:
+                continue
+        return found
+
+    def _get(self, key: str, patience_seconds: float) -> bytes | None:
+        try:
+            self.store.wait([key], timedelta(seconds=patience_seconds))
+            data: bytes = self.store.get(key)
+        except RuntimeError:
+            return None
+        return data

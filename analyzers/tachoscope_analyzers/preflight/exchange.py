@@ -1,0 +1,90 @@
+"""The verdict on what hosts exchanged: limits, what is bad by them, and who is to blame."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tachoscope_analyzers.preflight.pairs import FAILED, RATES, Blame, blame, marked, of_host
+from tachoscope_analyzers.preflight.reference import Reference, reference
+from tachoscope_core.report.preflight import Exchange, JudgedMeasurement, Verdict
+from tachoscope_core.storage.preflights import Measurement, NodeResult
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """By name of the rate: what is usual, of how many hosts, and the least rate; nothing where there is nothing to compare with."""
+
+    usual: dict[str, Reference]
+    least: dict[str, float]
+
+
+def measurements(exchanges: Sequence[Exchange], host: str, comparable_with: str) -> list[Measurement]:
+    """Return what the store keeps of a host's exchanges: the median over its partners."""
+    found = ((name, of_host(exchanges, host, rate)) for name, rate in RATES.items())
+    return [
+        Measurement(name=name, comparable_with=comparable_with, median=statistics.median(rates), repetitions=len(rates))
+        for name, rates in found
+        if rates
+    ]
+
+
+def limits(
+    exchanges: Sequence[Exchange], history: Sequence[NodeResult], nominal: Mapping[str, float], comparable_with: str
+) -> Limits:
+    """Return the least rates: of the newest exchanges of all hosts in the store and in this run, and what is nominal."""
+    usual: dict[str, Reference] = {}
+    least = {name: nominal[name] for name in RATES if name in nominal}
+    for name, rate in RATES.items():
+        by_host: dict[str, list[float]] = {}
+        for result in history:
+            own = (one.median for one in result.measurements if (one.name, one.comparable_with) == (name, comparable_with))
+            by_host.setdefault(result.host, []).extend(value for value in own if value is not None)
+        for host in {one.sender for one in exchanges}:
+            if rates := of_host(exchanges, host, rate):
+                by_host.setdefault(host, []).append(max(rates) if len(rates) < 2 else statistics.quantiles(rates, n=4)[2])
+        found = reference(by_host)
+        if found is not None and found.tells:
+            usual[name] = found
+            least[name] = max(found.least, least.get(name, 0.0))
+    return Limits(usual, least)
+
+
+def judge(exchanges: Sequence[Exchange], of: Limits) -> tuple[list[Exchange], Blame, list[JudgedMeasurement]]:
+    """Return the exchanges with the bad ones marked, who is to blame, and the verdict on each host's rates."""
+    seen = marked(exchanges, of.least)
+    guilty = blame(seen)
+    hosts = sorted({host for one in exchanges for host in (one.sender, one.receiver)})
+    return seen, guilty, [one for host in hosts for one in _of_host(seen, host, guilty, of)]
+
+
+def _of_host(exchanges: Sequence[Exchange], host: str, guilty: Blame, of: Limits) -> Iterator[JudgedMeasurement]:
+    own = [one for one in exchanges if host in (one.sender, one.receiver)]
+    for name, rate in RATES.items():
+        rates = of_host(own, host, rate)
+        usual = of.usual.get(name)
+        verdict, why = _verdict(host, name, own, guilty, judged=name in of.least)
+        yield JudgedMeasurement(
+            host=host,
+            name=name,
+            verdict=verdict,
+            why=why,
+            median=statistics.median(rates) if rates else None,
+            repetitions=len(rates),
+            least=of.least.get(name),
+            usual=usual.usual if usual else None,
+            compared_hosts=usual.hosts if usual else 0,
+        )
+
+
+def _verdict(host: str, name: str, own: Sequence[Exchange], guilty: Blame, *, judged: bool) -> tuple[Verdict, str]:
+    bad = {frozenset((one.sender, one.receiver)) for one in own if name in one.bad or FAILED in one.bad}
+    if bad and guilty.shared:
+        return "unfit", "bad between most hosts: what they share, such as a switch or the network's settings"
+    if bad and host in guilty.hosts:
+        partners = {one.sender for one in own} | {one.receiver for one in own}
+        return "unfit", f"bad with {len(bad)} of {len(partners) - 1} partners"
+    if judged:
+        return "fit", "but for a bad link" if bad else "as between other hosts, or not below --least"
+    return "not judged", "nothing to compare with: too few hosts in the store and in this run, or they differ too much"

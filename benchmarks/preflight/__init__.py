@@ -1,0 +1,1 @@
+"""Planted slow and broken hosts under `tachoscope preflight`."""

@@ -1,0 +1,120 @@
+"""Plants slow and broken hosts under `tachoscope preflight` of four hosts, and counts whom it names; see docs/guides/preflight.md.
+
+python -m benchmarks.preflight --faults 30 --healthy 50 --minutes 60 --output build/preflight.jsonl
+
+Of healthy runs, one before each planted one, the results stay in the store: they are the fleet. A planted run works on a copy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch  # noqa: F401  # once for all hosts, which are forked
+from benchmarks.lab import facilities, processes
+from benchmarks.preflight import hosts
+from benchmarks.preflight.faults import Planted, plan
+from benchmarks.preflight.hosts import Shape
+
+NEEDS = ("network_cards", "cpu_quota", "disk_throttle")
+SIZE = 4
+FLEET_RUNS = 6
+"""Healthy runs before the first one that counts: three of each of the two sets of hosts."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--faults", type=int, default=30)
+    parser.add_argument("--healthy", type=int, default=50, help="runs of four hosts each, at least")
+    parser.add_argument("--minutes", type=float, default=60.0, help="begin no run after that")
+    parser.add_argument("--output", type=Path, default=Path("build/preflight.jsonl"))
+    given = parser.parse_args()
+    if reason := facilities.why_not(NEEDS):
+        raise SystemExit(f"this machine cannot be four hosts: {reason}")
+    processes.adopt_orphans()
+    preload()
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    stop = time.monotonic() + 60 * given.minutes
+    with hosts.folder() as place, given.output.open("w") as output:
+        rows = []
+        for number, planted in enumerate(order(given.faults, given.healthy)):
+            if time.monotonic() > stop:
+                break
+            rows.append(row(number, planted, place))
+            output.write(json.dumps(rows[-1]) + "\n")
+            output.flush()
+    print(summary(rows))
+
+
+def preload() -> None:
+    """Import what the command imports, so that forked hosts share it."""
+    import tachoscope_show.preflight.text  # noqa: F401
+
+
+def order(faults: int, healthy: int) -> list[Planted | None]:
+    """Return the fleet's runs, then planted ones in turn with healthy ones (None), then the other healthy ones."""
+    between = [one for planted in plan(faults, SIZE) for one in (planted, None)]
+    return [None] * FLEET_RUNS + between + [None] * max(0, healthy - faults)
+
+
+def row(number: int, planted: Planted | None, place: Path) -> dict[str, Any]:
+    """Run once, and return what came of it beside what was planted."""
+    names = [f"host{index + SIZE * (number // 2 % 2 if planted is None else 0)}" for index in range(SIZE)]
+    store = place / "store"
+    if planted is not None:
+        store = place / "copy"
+        shutil.rmtree(store, ignore_errors=True)
+        shutil.copytree(place / "store", store)
+    shapes = planted.shapes(SIZE, place) if planted is not None else [Shape() for _ in names]
+    done = hosts.preflight(names, shapes, store, place)
+    named, links = done.named
+    truth = planted.truth(names) if planted is not None else (set[str](), set[frozenset[str]]())
+    found = (done.report or {}).get("hosts", [])
+    return {
+        "number": number,
+        "fleet": number < FLEET_RUNS,
+        "kind": planted.kind if planted is not None else None,
+        "truth": sorted([*truth[0], *("-".join(sorted(link)) for link in truth[1])]),
+        "named": sorted([*named, *("-".join(sorted(link)) for link in links)]),
+        "right": (named, links) == truth,
+        "codes": done.codes,
+        "verdicts": {one["host"]: one["verdict"] for one in found},
+        "why": {one["host"]: one["why"] for one in found if one["verdict"] != "fit"},
+        "seconds": round(done.seconds, 1),
+        "errors": {} if done.report else done.errors,
+        "rates": [
+            [one["host"], one["name"], one["median"], one["least"], one["rounds"]]
+            for one in (done.report or {}).get("measurements", [])
+        ],
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Return the counts as lines."""
+    counted = [one for one in rows if not one["fleet"]]
+    planted = [one for one in counted if one["kind"]]
+    healthy = [one for one in counted if not one["kind"]]
+    by_kind = collections.Counter((one["kind"], one["right"]) for one in planted)
+    kinds = ", ".join(
+        f"{kind} {by_kind[kind, True]}/{by_kind[kind, True] + by_kind[kind, False]}"
+        for kind in sorted({one["kind"] for one in planted})
+    )
+    verdicts = collections.Counter(verdict for one in healthy for verdict in one["verdicts"].values())
+    refused = sum(bool(one["named"]) for one in healthy)
+    seconds = sorted(one["seconds"] for one in counted)
+    return "\n".join(
+        [
+            f"planted: {sum(one['right'] for one in planted)} of {len(planted)} named right ({kinds})",
+            f"healthy: {refused} of {len(healthy)} runs refused; hosts {dict(verdicts)}",
+            f"seconds a run: {seconds[len(seconds) // 2]:.0f} median, {seconds[-1]:.0f} most" if seconds else "no run",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Faults of hosts and links, each planted from outside of the command, so that the injector knows the truth."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.lab import network
+from benchmarks.preflight import hosts
+from benchmarks.preflight.hosts import Shape
+
+SLOW_NETWORK_BYTES_PER_SECOND = 4e6
+SLOW_DISK_BYTES_PER_SECOND = 6_000_000
+SLOW_CORE_SHARE = 0.04
+COMPETITORS = 4
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault of a host, or of the link between it and `other`."""
+
+    kind: str
+    host: int
+    other: int | None = None
+
+    def truth(self, names: Sequence[str]) -> tuple[set[str], set[frozenset[str]]]:
+        """Return what is to be named: hosts, links."""
+        if self.other is None:
+            return {names[self.host]}, set()
+        return set(), {frozenset((names[self.host], names[self.other]))}
+
+    def shapes(self, count: int, place: Path) -> list[Shape]:
+        found = [Shape() for _ in range(count)]
+        KINDS[self.kind](found[self.host], self, place)
+        return found
+
+
+def _cpu_quota(shape: Shape, planted: Planted, place: Path) -> None:
+    shape.core_share = SLOW_CORE_SHARE
+
+
+def _cpu_competitor(shape: Shape, planted: Planted, place: Path) -> None:
+    busy = [sys.executable, "-c", "while True: pass"]
+    shape.inside += [lambda: subprocess.Popen(busy)] * COMPETITORS  # in the host's control group
+
+
+def _disk_slow(shape: Shape, planted: Planted, place: Path) -> None:
+    shape.disk_bytes_per_second = SLOW_DISK_BYTES_PER_SECOND
+
+
+def _disk_full(shape: Shape, planted: Planted, place: Path) -> None:
+    shape.inside.append(lambda: hosts.mount("tmpfs", str(place / "disk"), 0, b"tmpfs", b"size=2m"))
+
+
+def _send_slow(shape: Shape, planted: Planted, place: Path) -> None:
+    shape.network_bytes_per_second = SLOW_NETWORK_BYTES_PER_SECOND
+
+
+def _receive_slow(shape: Shape, planted: Planted, place: Path) -> None:
+    shape.bridge.append(lambda: network.limit(f"port{planted.host}", SLOW_NETWORK_BYTES_PER_SECOND))
+
+
+def _netem(*words: str) -> Callable[[Shape, Planted, Path], None]:
+    """Change what the host's card sends; its rate stays as it is."""
+
+    def plant(shape: Shape, planted: Planted, place: Path) -> None:
+        rate = f"{round(hosts.NETWORK_BYTES_PER_SECOND * 8)}bit"
+        shape.inside.append(lambda: network.command("tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "rate", rate, *words))
+
+    return plant
+
+
+def _absent(shape: Shape, planted: Planted, place: Path) -> None:
+    shape.absent = True
+
+
+def _link_slow(shape: Shape, planted: Planted, place: Path) -> None:
+    assert planted.other is not None
+    address = network.address_of(planted.other)
+    shape.inside.append(lambda: network.limit_to("eth0", address, SLOW_NETWORK_BYTES_PER_SECOND))
+
+
+def _link_cut(shape: Shape, planted: Planted, place: Path) -> None:
+    assert planted.other is not None
+    address = network.address_of(planted.other)
+    shape.inside.append(lambda: network.command("ip", "route", "add", "blackhole", f"{address}/32"))
+
+
+KINDS: dict[str, Callable[[Shape, Planted, Path], None]] = {
+    "cpu_quota": _cpu_quota,
+    "send_slow": _send_slow,
+    "disk_slow": _disk_slow,
+    "link_slow": _link_slow,
+    "packet_loss": _netem("loss", "15%"),
+    "cpu_competitor": _cpu_competitor,
+    "disk_full": _disk_full,
+    "receive_slow": _receive_slow,
+    "link_cut": _link_cut,
+    "delay": _netem("delay", "30ms"),
+    "absent": _absent,
+}
+_NOT_THE_FIRST = {"absent", "link_cut"}
+"""Without the first host, or a way to it, a host has no report but says on stderr that it cannot reach the first one."""
+
+
+def plan(count: int, size: int) -> list[Planted]:
+    """Return faults of all kinds in turn, on hosts in turn."""
+    found = []
+    for index in range(count):
+        kind = list(KINDS)[index % len(KINDS)]
+        host = index % size
+        other = (host + 1) % size if kind.startswith("link_") else None
+        if kind in _NOT_THE_FIRST:
+            host = 1 + index % (size - 1)
+            other = 1 + host % (size - 1) if other is not None else None
+        found.append(Planted(kind, host, other))
+    return found

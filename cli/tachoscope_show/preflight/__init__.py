@@ -1,0 +1,1 @@
+"""Renders what `tachoscope preflight` answers."""
