@@ -2,7 +2,7 @@
 
 python -m benchmarks.preflight --faults 30 --healthy 50 --minutes 60 --output build/preflight.jsonl
 
-Of healthy runs, one before each planted one, the results stay in the store: they are the fleet. A planted run works on a copy.
+The results of healthy runs stay in the store: they are the fleet. A planted run works on a copy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import torch  # noqa: F401  # once for all hosts, which are forked
 from benchmarks.lab import facilities, processes
 from benchmarks.preflight import hosts
-from benchmarks.preflight.faults import Planted, plan
+from benchmarks.preflight.faults import KINDS, Planted, plan
 from benchmarks.preflight.hosts import Shape
 
 NEEDS = ("network_cards", "cpu_quota", "disk_throttle")
@@ -30,9 +30,10 @@ FLEET_RUNS = 6
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=30)
-    parser.add_argument("--healthy", type=int, default=50, help="runs of four hosts each, at least")
+    parser.add_argument("--healthy", type=int, default=50, help="runs of four hosts each")
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no run after that")
     parser.add_argument("--output", type=Path, default=Path("build/preflight.jsonl"))
+    parser.add_argument("--kind", choices=sorted(KINDS), help="one run with this fault, without a fleet")
     given = parser.parse_args()
     if reason := facilities.why_not(NEEDS):
         raise SystemExit(f"this machine cannot be four hosts: {reason}")
@@ -42,7 +43,7 @@ def main() -> None:
     stop = time.monotonic() + 60 * given.minutes
     with hosts.folder() as place, given.output.open("w") as output:
         rows = []
-        for number, planted in enumerate(order(given.faults, given.healthy)):
+        for number, planted in enumerate([Planted(given.kind, 0, None)] if given.kind else order(given.faults, given.healthy)):
             if time.monotonic() > stop:
                 break
             rows.append(row(number, planted, place))
@@ -57,9 +58,11 @@ def preload() -> None:
 
 
 def order(faults: int, healthy: int) -> list[Planted | None]:
-    """Return the fleet's runs, then planted ones in turn with healthy ones (None), then the other healthy ones."""
-    between = [one for planted in plan(faults, SIZE) for one in (planted, None)]
-    return [None] * FLEET_RUNS + between + [None] * max(0, healthy - faults)
+    """Return the fleet's runs, then planted ones, and among them healthy ones (None)."""
+    found: list[Planted | None] = [None] * FLEET_RUNS
+    for index, planted in enumerate(plan(faults, SIZE)):
+        found += [planted] + [None] * ((index + 1) * healthy // faults - index * healthy // faults)
+    return found
 
 
 def row(number: int, planted: Planted | None, place: Path) -> dict[str, Any]:
@@ -69,7 +72,8 @@ def row(number: int, planted: Planted | None, place: Path) -> dict[str, Any]:
     if planted is not None:
         store = place / "copy"
         shutil.rmtree(store, ignore_errors=True)
-        shutil.copytree(place / "store", store)
+        if (place / "store").exists():
+            shutil.copytree(place / "store", store)
     shapes = planted.shapes(SIZE, place) if planted is not None else [Shape() for _ in names]
     done = hosts.preflight(names, shapes, store, place)
     named, links = done.named
@@ -77,7 +81,7 @@ def row(number: int, planted: Planted | None, place: Path) -> dict[str, Any]:
     found = (done.report or {}).get("hosts", [])
     return {
         "number": number,
-        "fleet": number < FLEET_RUNS,
+        "fleet": planted is None and number < FLEET_RUNS,
         "kind": planted.kind if planted is not None else None,
         "truth": sorted([*truth[0], *("-".join(sorted(link)) for link in truth[1])]),
         "named": sorted([*named, *("-".join(sorted(link)) for link in links)]),

@@ -13,7 +13,7 @@ from benchmarks.preflight import hosts
 from benchmarks.preflight.hosts import Shape
 
 SLOW_NETWORK_BYTES_PER_SECOND = 4e6
-SLOW_DISK_BYTES_PER_SECOND = 6_000_000
+SLOW_DISK_BYTES_PER_SECOND = 2_000_000
 SLOW_CORE_SHARE = 0.04
 COMPETITORS = 4
 

@@ -44,7 +44,7 @@ def limits(
         for host in {one.sender for one in exchanges}:
             if rates := of_host(exchanges, host, rate):
                 by_host.setdefault(host, []).append(max(rates) if len(rates) < 2 else statistics.quantiles(rates, n=4)[2])
-        found = reference(by_host)
+        found = reference(by_host, "pair_share")
         if found is not None and found.tells:
             usual[name] = found
             least[name] = max(found.least, least.get(name, 0.0))

@@ -1,0 +1,136 @@
+"""`tachoscope preflight` as it is run: on this machine, and on four hosts of which one is slow."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.lab import facilities
+from benchmarks.preflight.__main__ import NEEDS
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.storage import preflights
+from tachoscope_core.storage.store import Store
+from tachoscope_preflight import busy, storage
+from tachoscope_preflight.repeat import Effort
+from tachoscope_preflight.together.places import Seat, seat
+from tachoscope_preflight.together.rounds import MOST_ROUNDS, disjoint, tournament
+
+
+def test_a_rate_below_the_nominal_one_refuses_the_host_after_three_rounds_and_leaves_only_its_result(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    words = [
+        "preflight",
+        "--quick",
+        "--force",
+        "--format",
+        "json",
+        "--store",
+        str(tmp_path / "store"),
+        "--storage",
+        str(tmp_path / "disk"),
+    ]
+    least = ["--least", "loopback_bytes_per_second=1e15", "--least", "memory_copy_bytes_per_second=1"]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tachoscope_cli.main", *words, *least], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    by_name = {one["name"]: one for one in found["measurements"]}
+    refused, fit, unknown = (
+        by_name[f"{name}_per_second"] for name in ("loopback_bytes", "memory_copy_bytes", "storage_write_bytes")
+    )
+    assert (refused["verdict"], refused["rounds"]) == ("unfit", 3)
+    assert (fit["verdict"], fit["rounds"]) == ("fit", 1)
+    assert unknown["verdict"] == "not judged"
+    assert (found["verdict"], found["hosts"][0]["host"]) == ("unfit", socket.gethostname())
+    assert list((tmp_path / "disk").iterdir()) == []
+    [stored] = preflights.read_all(Store(str(tmp_path / "store")), [])
+    assert {one.name for one in stored.measurements} == set(by_name)
+
+
+@pytest.mark.skipif(bool(facilities.why_not(NEEDS)), reason="hosts need network namespaces and control groups")
+def test_of_four_hosts_the_one_that_sends_slowly_is_named_by_its_pairs_alone(tmp_path: Path) -> None:
+    output = tmp_path / "runs.jsonl"
+    command = [sys.executable, "-m", "benchmarks.preflight", "--kind", "send_slow", "--output", str(output)]
+
+    subprocess.run(command, check=True, env=os.environ | {"TMPDIR": str(tmp_path)}, stdout=subprocess.DEVNULL)
+
+    run = json.loads(output.read_text())
+    assert (run["named"], run["right"]) == (["host0"], True), run
+    assert run["codes"] == {"host0": 3, "host1": 1, "host2": 1, "host3": 1}  # the first host's is that of all
+
+
+def _burn() -> None:
+    for _ in itertools.count():
+        pass
+
+
+def test_a_host_that_others_use_is_refused() -> None:
+    burning = [multiprocessing.get_context("spawn").Process(target=_burn, daemon=True) for _ in range(os.cpu_count() or 1)]
+    for process in burning:
+        process.start()
+    try:
+        with pytest.raises(TachoscopeError, match=r"other processes use .* cores .*--force"):
+            while True:  # until they have started
+                busy.refuse_if_busy()
+    finally:
+        for process in burning:
+            process.kill()
+
+
+def test_storage_that_is_not_there_is_misuse_and_a_right_that_is_missing_is_no_fault_of_the_node(tmp_path: Path) -> None:
+    with pytest.raises(TachoscopeError, match="is not a directory"):
+        next(storage.measure(str(tmp_path / "none"), Effort(0.01, 3)))
+    [found] = storage.measure("/proc/self", Effort(0.01, 3))
+    assert (found.median, found.broken) == (None, False)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7, 16, 40])
+def test_in_rounds_of_disjoint_pairs_each_meets_each_other_once_or_fifteen_others(count: int) -> None:
+    rounds = tournament(range(count))
+
+    for pairs in rounds:
+        assert len({rank for pair in pairs for rank in pair}) == 2 * len(pairs)
+    met = [frozenset(pair) for pairs in rounds for pair in pairs]
+    assert len(set(met)) == len(met)
+    assert len(rounds) == min(count - 1 + count % 2, MOST_ROUNDS)
+    if count <= MOST_ROUNDS + 1:
+        assert len(met) == count * (count - 1) // 2
+    assert [pair for pairs in disjoint([(0, 1), (0, 2), (1, 2), (3, 4)]) for pair in pairs] == [(0, 1), (3, 4), (0, 2), (1, 2)]
+
+
+def test_a_host_finds_its_seat_by_torchrun_by_srun_or_in_the_list() -> None:
+    torchrun = {
+        "RANK": "1",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": "a",
+        "MASTER_PORT": "29500",
+    }
+    srun = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIST": "gpu[003-006]"}
+    own = socket.gethostname()
+
+    assert seat(torchrun, None, 1) == Seat(1, 2, "a", 29500, listens=False)
+    assert seat(torchrun | {"RANK": "0", "TORCHELASTIC_USE_AGENT_STORE": "True"}, None, 1) == Seat(0, 2, "a", 29500, listens=False)
+    assert seat(srun, None, 29531) == Seat(0, 4, "gpu003", 29531, listens=True)
+    assert seat({}, f"a,{own}", 29531) == Seat(1, 2, "a", 29531, listens=False, names=("a", own))
+    assert seat({}, None, 1) is None
+    for environ, hosts, error in (
+        (torchrun | {"LOCAL_RANK": "1"}, None, "several ranks"),
+        (torchrun | {"LOCAL_WORLD_SIZE": "8"}, None, "several ranks"),
+        ({}, "a,b", "is not among --hosts"),
+        ({}, f"{own},{own}", "twice"),
+    ):
+        with pytest.raises(TachoscopeError, match=error):
+            seat(environ, hosts, 1)
