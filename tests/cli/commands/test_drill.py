@@ -47,7 +47,8 @@ def held(*words: str, cwd: Path | None = None, **environment: str) -> subprocess
         *(
             pytest.param(name, marks=pytest.mark.bar)
             for name in (
-                *("hang", "straggler", "recompilation", "failed_checkpoint", "memory_leak", "queue_saturation", "input_workers"),
+                *("hang", "straggler", "recompilation", "failed_checkpoint"),
+                *("memory_leak", "queue_saturation", "input_workers"),
             )
         ),
     ],

@@ -29,7 +29,7 @@ def _row(job: object, where: str) -> SacctRow:
     times = at(job, "time")
     number = as_integer(at(job, "job_id"))
     missing = "job_id" if number is None else "time.submission" if not isinstance(times, dict) or "submission" not in times else ""
-    if missing or not isinstance(times, dict):
+    if missing or number is None or not isinstance(times, dict):
         raise TachoscopeError(
             f"{where} has no {missing}: it is not a job record of sacct", fix="write it by `sacct --jobs JOBID --duplicates --json`"
         )
