@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from tachoscope_analyzers.schedulers.slurm.node_lists import expand
 from tachoscope_cli.training_jobs.engine import AttemptRequest, EngineState, TooFewHostsError
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_service.common import slurm_client
 
 TIMEOUT_SECONDS = 60.0
 _QUEUED = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
@@ -36,13 +37,7 @@ class SlurmEngine:
 
     def submit(self, request: AttemptRequest) -> str:
         """Submit the batch script of an attempt."""
-        script = f"#!/bin/sh\nexec {shlex.join(request.command)}\n"
-        try:
-            said = _ask("sbatch", *_options(request), script=script, pass_fds=(request.lock,))
-        except TachoscopeError as error:
-            if request.excluded_hosts and _TOO_FEW in str(error):
-                raise TooFewHostsError(str(error)) from None
-            raise
+        said = _sbatch(request)
         found = said.strip().partition(";")[0]
         if not _ID.fullmatch(found):
             raise TachoscopeError(f"sbatch did not print the id of a job: {said.strip()[:200]!r}")
@@ -104,24 +99,32 @@ def _down(nodes: Sequence[str]) -> tuple[str, ...]:
     return down or tuple(nodes)
 
 
-def _ask(program: str, *arguments: str, script: str | None = None, pass_fds: Sequence[int] = ()) -> str:
+def _ask(*command: str) -> str:
+    answer = slurm_client.ask(command, seconds=TIMEOUT_SECONDS)
+    if answer.code:
+        raise TachoscopeError(f"{command[0]} failed: {answer.said or f'exit code {answer.code}'}")
+    return answer.output
+
+
+def _sbatch(request: AttemptRequest) -> str:
+    script = f"#!/bin/sh\nexec {shlex.join(request.command)}\n"
     try:
         ended = subprocess.run(
-            [program, *arguments],
+            ["sbatch", *_options(request)],
             input=script,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=TIMEOUT_SECONDS,
             check=False,
-            pass_fds=pass_fds,
+            pass_fds=(request.lock,),
         )
     except FileNotFoundError:
-        raise TachoscopeError(
-            f"{program} is not installed on this machine", fix="submit from a host of the Slurm cluster"
-        ) from None
+        fix = "submit from a host of the Slurm cluster"
+        raise TachoscopeError("sbatch is not installed on this machine", fix=fix) from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise TachoscopeError(f"{program} does not answer: {error}") from None
+        raise TachoscopeError(f"sbatch does not answer: {error}") from None
     if ended.returncode:
-        raise TachoscopeError(f"{program} failed: {ended.stderr.strip().partition(chr(10))[0] or f'exit code {ended.returncode}'}")
+        said = ended.stderr.strip().partition("\n")[0] or f"exit code {ended.returncode}"
+        raise (TooFewHostsError if request.excluded_hosts and _TOO_FEW in said else TachoscopeError)(f"sbatch failed: {said}")
     return ended.stdout
