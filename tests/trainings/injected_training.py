@@ -1,6 +1,6 @@
 """A training written by somebody else, so to speak: other model, loader, launcher and placement of faults than the demo's.
 
-python tests/trainings/injected_training.py FAULT STEPS FOLDER [--workers N] [--threads N] [--rank R]
+python tests/trainings/injected_training.py FAULT STEPS FOLDER [--workers N] [--threads N] [--rank R] [--batch N] [--slow-seconds S]
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
-SLOW = 0.08
-
 
 class Images(Dataset):
     """Batches in files; `kept` in memory, so that reading one does not take as long as exchanging a tiny model."""
 
-    def __init__(self, folder: Path, slow: bool, kept: bool) -> None:
+    def __init__(self, folder: Path, slow_seconds: float, kept: bool) -> None:
         self.files = sorted(folder.glob("*.pt"))
-        self.slow = slow
+        self.slow_seconds = slow_seconds
         self.batches = [torch.load(file) for file in self.files] if kept else None
 
     def __len__(self) -> int:
         return 100_000
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        if self.slow:
-            time.sleep(SLOW)
+        time.sleep(self.slow_seconds)
         return self.batches[index % len(self.files)] if self.batches else torch.load(self.files[index % len(self.files)])
 
 
@@ -67,9 +64,10 @@ def main(rank: int, options: argparse.Namespace) -> None:
     folder = Path(options.folder)
     if rank == 0:
         for number in range(16):
-            torch.save((torch.rand(40, 3, 32, 32), torch.randint(0, 10, (40,))), folder / f"{number}.pt")
+            torch.save((torch.rand(options.batch, 3, 32, 32), torch.randint(0, 10, (options.batch,))), folder / f"{number}.pt")
     dist.barrier()
-    images = Images(folder, slow=fault == "data_both" or (fault == "data_one" and guilty), kept=fault == "tiny")
+    slow = fault == "data_both" or (fault == "data_one" and guilty)
+    images = Images(folder, options.slow_seconds if slow else 0.0, kept=fault == "tiny")
     loader = DataLoader(images, batch_size=None, num_workers=options.workers)
     net: nn.Module = nn.Linear(32, 10) if fault == "tiny" else Net(16)
     if fault == "large":  # about 8 MB of gradients
@@ -80,7 +78,7 @@ def main(rank: int, options: argparse.Namespace) -> None:
     for step, (x, y) in enumerate(loader, start=1):
         optimizer.zero_grad(set_to_none=True)
         if fault == "compute_one" and guilty:
-            spin(SLOW)
+            spin(options.slow_seconds)
         loss = nn.functional.cross_entropy(model(x[:, 0, 0] if fault == "tiny" else x), y)
         loss.backward()
         optimizer.step()
@@ -102,9 +100,11 @@ if __name__ == "__main__":
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rank", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=40, help="images of a step: its computing")
+    parser.add_argument("--slow-seconds", type=float, default=0.08, help="what a slow read or a slow computation takes longer")
     arguments = parser.parse_args()
     arguments.meeting = None if "RANK" in os.environ else f"file://{os.path.abspath(arguments.folder)}/rendezvous-{os.getpid()}"
     if "RANK" in os.environ:
         main(int(os.environ["RANK"]), arguments)
     else:
-        mp.spawn(main, (arguments,), nprocs=2)
+        mp.start_processes(main, (arguments,), nprocs=2, start_method="fork")  # PyTorch is imported once

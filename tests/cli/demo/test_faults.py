@@ -35,12 +35,10 @@ def findings(report: dict[str, Any]) -> list[tuple[str, Any, float]]:
     return [(row["class"], row["ranks"], row["share"]) for row in report["findings"] if row["severity"] != "info"]
 
 
-IN_EACH_TEST = ("input_straggler",)
-"""The others, 20 to 40 s each, run with the bars. From planted records each class is judged in
-`tests/analyzers`, and "tiny" below and the demo of test_run_with_agent are `comm_exposed`."""
-
-
-@pytest.mark.parametrize("fault", [pytest.param(fault, marks=[pytest.mark.bar] * (fault not in IN_EACH_TEST)) for fault in FAULTS])
+# 20 to 40 s of a processor each. From planted records each class is judged in `tests/analyzers`, a real straggler below, and what
+# the demo prints in test_run_with_agent.
+@pytest.mark.bar
+@pytest.mark.parametrize("fault", FAULTS)
 def test_the_demo_names_the_fault_that_it_caused(fault: str, bar_run: int) -> None:
     rarely = fault in {"none", "checkpoint_stall", "host_pause", "cpu_contention"}  # not in every step, or by chance
     done = tachoscope("demo", "--fault", fault, "--steps", "40" if rarely else "30")
@@ -78,7 +76,6 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
     ("fault", "expected"),
     [
         pytest.param("none", None, marks=pytest.mark.bar),  # `make test` has the demo's
-        pytest.param("data_one", ("input_straggler", [1]), marks=pytest.mark.bar),  # as below, without torchrun
         pytest.param("data_both", ("input_workers", "all"), marks=pytest.mark.bar),
         pytest.param("compute_one", ("compute_straggler", [1]), marks=pytest.mark.bar),  # the demo has it too, as the next
         pytest.param("checkpoint", ("checkpoint_stall", [1]), marks=pytest.mark.bar),
@@ -93,6 +90,14 @@ def test_a_script_written_apart_is_judged_as_well(
     found = findings(judged("j"))
 
     assert (found[0][:2] if found else None) == expected, found
+
+
+@pytest.mark.waits
+def test_a_rank_whose_reads_are_slow_is_named(tmp_path: Path) -> None:
+    """It waits and hardly computes, so that other processes of the machine do not become its first bottleneck."""
+    train(tmp_path, "data_one", "--batch", "2", "--slow-seconds", "0.25", steps=20)
+
+    assert findings(judged("j"))[0][:2] == ("input_straggler", [1])
 
 
 @pytest.mark.parametrize(
