@@ -72,6 +72,16 @@ def test_a_broken_object_is_named(tmp_path: Path) -> None:
         store.read(next(store.segments("job")))
 
 
+def test_without_an_address_the_store_is_in_the_users_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TACHOSCOPE_STORE")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert store_module.default_url() == f"{tmp_path}/.local/share/tachoscope"
+
+    monkeypatch.setenv("XDG_DATA_HOME", f"{tmp_path}/data")
+    assert store_module.default_url() == f"{tmp_path}/data/tachoscope"
+
+
 def test_an_unknown_scheme_names_the_way_out() -> None:
     with pytest.raises(TachoscopeError, match="could not open store 'nonsense://x'"):
         Store("nonsense://x")

@@ -248,6 +248,19 @@ def test_without_a_loader_the_optimizer_that_stepped_first_ends_steps() -> None:
     assert len(loop.steps) == 3
 
 
+def test_an_optimizer_that_is_watched_since_the_middle_of_its_step_ends_a_step_when_it_ends() -> None:
+    loop = Loop()
+    loop.step()
+
+    loop.batch()
+    loop.call()
+    loop.backward()
+    loop.now += 1
+    loop.machine.optimizer_end("one")
+
+    assert [sum(step.wall) for step in loop.steps] == [4, 4]
+
+
 def test_from_the_first_explicit_step_on_only_explicit_steps_end_steps() -> None:
     loop = Loop()
 
