@@ -11,6 +11,7 @@ NATIVE := $(VENV)/.native
 RUNS ?= 30
 OUT ?= build/lab
 NODES ?= 1250
+TIMES ?= 3
 LOCKER := $(shell sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements.lock)
 SBOM_MAKER := cyclonedx-bom==7.5.0
 
@@ -18,7 +19,7 @@ SBOM_MAKER := cyclonedx-bom==7.5.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help system-packages demo test side-by-side alone-computing alone-waiting matrix lowest bars bench fleet lab lint generate boards pages site lock sbom clean
+.PHONY: help system-packages demo test side-by-side alone-computing alone-waiting matrix steady lowest bars bench fleet lab lint generate boards pages site lock sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -52,6 +53,9 @@ $(COMPILED): $(READY)
 
 matrix: ## the same with each of PYTHONS="3.11 3.12 3.13 3.14" that is on this machine; the others are named
 	@.ci/matrix
+
+steady: ## the same TIMES=3 times, beside a process that keeps a core busy
+	@.ci/steady $(TIMES)
 
 lowest: system-packages ## the tests side by side with the lowest versions of packages that pyproject.toml allows
 	@LOCKER=$(LOCKER) .ci/lowest
