@@ -41,7 +41,7 @@ def environment(tmp_path: Path, **extra: str) -> dict[str, str]:
         "PYTHONWARNINGS": "ignore",
         "TACHOSCOPE_SPOOL": str(tmp_path / "spool"),
         "TACHOSCOPE_STORE": str(tmp_path / "store"),
-        "TACHOSCOPE_MANIFEST_WAIT_SECONDS": "120",  # the process that takes them has the lowest priority
+        "TACHOSCOPE_MANIFEST_WAIT_SECONDS": "400",  # of the lowest priority: up to 30 s each on a busy machine
         **extra,
     }
 
@@ -51,7 +51,7 @@ def execute(tmp_path: Path, *command: str, **extra: str) -> subprocess.Completed
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     return subprocess.run(
-        command, cwd=work, env=environment(tmp_path, **extra), capture_output=True, text=True, timeout=400, check=False
+        command, cwd=work, env=environment(tmp_path, **extra), capture_output=True, text=True, timeout=500, check=False
     )
 
 
