@@ -129,6 +129,9 @@ def test_the_demo_runs_with_an_agent(tmp_path: Path) -> None:
     found = re.search(r"agent: shipped all records, and served (\d+) series of the job to Prometheus", done.stdout)
     assert found is not None, done.stdout
     assert int(found[1]) > 40
+    assert re.search(r"runbooks/\w+\.md", done.stdout), done.stdout
+    assert "store: " in done.stdout
+    assert "tachoscope run -- python train.py" in done.stdout.split("next:  ")[1]
     assert spool.live_agent(Path(os.environ["TACHOSCOPE_SPOOL"])) is None
 
 
