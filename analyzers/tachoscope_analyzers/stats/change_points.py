@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.stats.arrays import Matrix
@@ -82,10 +84,11 @@ def _candidates(values: Matrix, shortest: int) -> list[int]:
     length = len(values)
     while length >= 2 * shortest:
         intervals = 1 if length == len(values) else -(-2 * (len(values) - length) // length) + 1
-        for start in np.unique(np.linspace(0, len(values) - length, intervals).astype(int)):
-            place, strength = _strongest(values[start : start + length], max(shortest // 2, 1))
+        starts = np.unique(np.linspace(0, len(values) - length, intervals).astype(int))
+        strongest = _strongest(values, starts, length, max(shortest // 2, 1))
+        for start, (place, strength) in zip(starts.tolist(), strongest, strict=True):
             if strength >= limit:
-                found.append((length, -strength, int(start), int(start) + place))
+                found.append((length, -strength, start, start + place))
         length = int(length * _DECAY)
     chosen: list[int] = []
     for length, _, start, place in sorted(found):
@@ -94,14 +97,25 @@ def _candidates(values: Matrix, shortest: int) -> list[int]:
     return sorted(chosen)
 
 
-def _strongest(values: Matrix, margin: int) -> tuple[int, float]:
-    """Return where the CUSUM of the clipped values is farthest from zero, and that distance over what noise alone would give."""
-    clipped = _clipped(values)
-    sums = np.abs(np.cumsum(clipped - clipped.mean()))[margin - 1 : -margin]
-    place = int(sums.argmax()) + margin
-    rest = np.concatenate([side - side.mean() for side in (clipped[:place], clipped[place:])])
-    noise = max(_long_run_deviation(rest), _LEAST_NOISE * abs(float(np.median(values))), 1e-12)
-    return place, float(sums[place - margin] / (noise * len(values) ** 0.5))
+def _strongest(values: Matrix, starts: npt.NDArray[np.intp], length: int, margin: int) -> list[tuple[int, float]]:
+    """Return for each interval where the CUSUM of its clipped values is farthest from zero, and that distance over what noise alone
+    would give. All intervals of a length are one matrix: a call of numpy for each took most of the time.
+    """
+    every = sliding_window_view(values, length)[starts]
+    middles = np.median(every, axis=1, keepdims=True)
+    distances = every - middles
+    deviations = _DEVIATION * np.median(np.abs(distances), axis=1, keepdims=True)
+    least = np.maximum(_LEAST_NOISE * np.abs(middles), 1e-12)
+    far = _CLIPPED_AT * np.maximum(deviations, least)
+    clipped = np.clip(distances, -far, far)
+    sums = np.abs(np.cumsum(clipped - clipped.mean(axis=1, keepdims=True), axis=1))[:, margin - 1 : -margin]
+    places = (sums.argmax(axis=1) + margin).tolist()
+    found = []
+    for own, distance, floor, place in zip(clipped, sums, least[:, 0].tolist(), places, strict=True):
+        rest = np.concatenate([own[:place] - own[:place].mean(), own[place:] - own[place:].mean()])
+        noise = max(_long_run_deviation(rest), floor)
+        found.append((place, float(distance[place - margin]) / (noise * length**0.5)))
+    return found
 
 
 def _long_run_deviation(rest: Matrix) -> float:
