@@ -9,6 +9,7 @@ import importlib
 import os
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def native(name: str) -> NativeModule:
     if os.environ.get(SWITCH) == "0":
         return NativeModule(name, does, None, f"switched off by {SWITCH}=0")
     try:
-        spec = find_spec(name)
+        spec = _spec(name)
         if spec is None or spec.origin is None:
             return NativeModule(name, does, None, "not compiled: there was no C compiler at installation")
         if _is_older_than_source(Path(spec.origin)):
@@ -49,6 +50,14 @@ def native(name: str) -> NativeModule:
         return NativeModule(name, does, importlib.import_module(name))
     except ImportError as error:  # of another platform or C library
         return NativeModule(name, does, None, f"does not load: {error}")
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    """Return where a module is, None where it is not there."""
+    try:
+        return find_spec(name)
+    except ValueError:  # another thread found it and is in the middle of its import, which this one waits for
+        return importlib.import_module(name).__spec__
 
 
 def all_native() -> list[NativeModule]:

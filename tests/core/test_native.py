@@ -27,3 +27,14 @@ def test_a_module_that_is_not_there_is_told_as_not_compiled(monkeypatch: pytest.
 
     assert found.module is None
     assert found.reason.startswith("not compiled")
+
+
+def test_a_module_that_another_thread_is_importing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(native.SWITCH, raising=False)
+    monkeypatch.setitem(native.MODULES, "colorsys", "stands for a module")
+
+    def halfway(name: str) -> None:
+        raise ValueError(f"{name}.__spec__ is None")  # as `find_spec` says while the import is not over
+
+    monkeypatch.setattr(native, "find_spec", halfway)
+    assert native.native("colorsys").module is not None
