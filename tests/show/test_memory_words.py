@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from tachoscope_core.report.memory import LineBytes, MemoryCurve, MemoryGrowth, MemoryKill, MemoryReport, UsedCurve
+from tachoscope_core.report.memory import LineBytes, MemoryCurve, MemoryGrowth, MemoryKill, MemoryReport, SegmentBytes, UsedCurve
 from tachoscope_core.report.report import Evidence, Finding, Ledger, Report, StepSeconds, Window
 from tachoscope_core.report.taxonomy import FULL_IN
 from tachoscope_show.report import html as render_html
@@ -87,13 +87,16 @@ def test_an_accelerator_without_memory_is_told_with_what_was_asked_for_and_what_
     device = msgspec.structs.replace(
         KILL, place="device", limit_of="NVIDIA H200", location="train.py:12", requested_bytes=64 * MIB, held_bytes=900 * MIB,
         fragmented_bytes=200 * MIB, largest_blocks=[LineBytes(line="model.py:3", bytes=500 * MIB, count=12)],
+        free_segments=[SegmentBytes(reserved_bytes=300 * MIB, allocated_bytes=200 * MIB, largest_free_bytes=40 * MIB)],
+        free_segment_count=7,
     )  # fmt: skip
-    told, block = lines(memory(kills=[device], growth=None))
+    told, free, block = lines(memory(kills=[device], growth=None))
 
     assert told == (
         "rank 1 asked for 64.0 MiB of NVIDIA H200 at train.py:12: 900.0 MiB were allocated, "
         "and 200.0 MiB were reserved and not allocated"
     )
+    assert free == "fragmented: 200.0 MiB lie free in 7 segments of the allocator, at most 40.0 MiB of it in one piece"
     assert block == "live block on the accelerator: model.py:3: 500.0 MiB in 12 blocks"
 
 

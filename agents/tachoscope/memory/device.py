@@ -1,7 +1,7 @@
 """Memory of the accelerator, as PyTorch's caching allocator counts it, and what it held when it had none left.
 
 `$TACHOSCOPE_MEMORY_HISTORY=1` switches on the allocator's history, a ring of bounded size: then the record says at which lines the
-largest live blocks were allocated. Without it nothing but counts is known.
+largest live blocks were allocated, and what lies free in which segments. Without it nothing but counts is known.
 https://docs.pytorch.org/docs/stable/torch_cuda_memory.html
 """
 
@@ -11,10 +11,10 @@ import contextlib
 import os
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tachoscope.memory.allocator_snapshot import free_segments, largest_blocks
 from tachoscope.sampling.stacks import user_place
 from tachoscope_core.records import memory as memory_records
 from tachoscope_core.records import records
@@ -22,7 +22,6 @@ from tachoscope_core.records import records
 SWITCH = "TACHOSCOPE_MEMORY_HISTORY"
 MOST_ENTRIES = 100_000
 """Of the ring: each costs some hundred bytes of host memory."""
-MOST_LINES = 20
 _MOST_FRAMES = 48
 
 
@@ -64,6 +63,15 @@ class DeviceWatch:
             cuda.memory._record_memory_history(max_entries=MOST_ENTRIES, stacks="python")
         sys.modules["torch"]._C._cuda_attach_out_of_memory_observer(self.out_of_memory)
 
+    def _snapshot(self, cuda: Any, device: int) -> dict[str, Any]:
+        if not self._keeps_history:
+            return {}
+        with contextlib.suppress(Exception):  # what was asked for is written without it
+            snapshot = cuda.memory._snapshot()
+            segments, count = free_segments(snapshot, device)
+            return {"largest_blocks": largest_blocks(snapshot, device), "free_segments": segments, "free_segment_count": count}
+        return {}
+
     def out_of_memory(self, device: int, requested_bytes: int, total_bytes: int, free_bytes: int) -> None:
         """Take the allocator's word that it has no memory; it calls this in the thread that asked, and raises afterwards."""
         with contextlib.suppress(Exception):
@@ -78,25 +86,10 @@ class DeviceWatch:
                 requested_bytes=int(requested_bytes),
                 device=_allocated(cuda, device, int(free_bytes)),
                 location=user_place(_frames(sys._getframe(1))),
-                largest_blocks=largest_blocks(cuda.memory._snapshot()) if self._keeps_history else [],
+                **self._snapshot(cuda, device),
                 sources=[memory_records.ALLOCATOR],
                 killed_time=time.time(),
             )
-
-
-def largest_blocks(snapshot: Mapping[str, Any], most: int = MOST_LINES) -> list[records.LiveBlocks]:
-    """Return the live blocks of a snapshot of the allocator by line, the largest first; `unknown`: older than its history."""
-    sizes: dict[str, int] = defaultdict(int)
-    counts: dict[str, int] = defaultdict(int)
-    for segment in snapshot.get("segments", []):
-        for block in segment.get("blocks", []):
-            if block.get("state") == "active_allocated":
-                frames = ((str(frame.get("filename", "")), int(frame.get("line", 0))) for frame in block.get("frames") or [])
-                line = user_place(frames) or "unknown"
-                sizes[line] += int(block.get("requested_size") or block["size"])
-                counts[line] += 1
-    largest = sorted(sizes, key=lambda line: -sizes[line])[:most]
-    return [records.LiveBlocks(line=line, bytes=sizes[line], count=counts[line]) for line in largest]
 
 
 def _allocated(cuda: Any, device: int, free_bytes: int = 0) -> records.DeviceMemory:

@@ -27,6 +27,7 @@ from tachoscope_core.report.memory import (
     MemoryGrowth,
     MemoryKill,
     MemoryReport,
+    SegmentBytes,
     UsedCurve,
 )
 from tachoscope_core.report.report import Evidence
@@ -177,8 +178,9 @@ def _told(kill: records.OutOfMemory) -> MemoryKill:
         location=kill.location,
         requested_bytes=kill.requested_bytes,
         fragmented_bytes=max(device.reserved_bytes - device.allocated_bytes, 0) if device is not None else 0,
-        largest_blocks=[LineBytes(line=one.line, bytes=one.bytes, count=one.count) for one in kill.largest_blocks],
-        snapshot=kill.snapshot,
+        largest_blocks=[LineBytes(line=one.line, bytes=one.bytes, count=one.count, stack=one.stack) for one in kill.largest_blocks],
+        free_segments=[msgspec.convert(one, SegmentBytes, from_attributes=True) for one in kill.free_segments],
+        free_segment_count=kill.free_segment_count,
         sources=list(kill.sources),
     )
 

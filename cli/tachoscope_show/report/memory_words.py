@@ -20,6 +20,8 @@ def lines(memory: MemoryReport | None) -> list[str]:
         found.append(growth_text(memory.growth))
         found += [f"allocated there and not freed: {line_text(one)}" for one in memory.growth.lines[:_MOST_LINES]]
     for kill in memory.kills:
+        if kill.free_segments:
+            found.append(fragments_text(kill))
         found += [f"live block on the accelerator: {line_text(one)}" for one in kill.largest_blocks[:_MOST_LINES]]
     return found
 
@@ -43,6 +45,15 @@ def kill_text(kill: MemoryKill) -> str:
         "": "memory ran out (whose limit was reached is not known)",
     }.get(kill.limit_of, f"the control group {kill.limit_of} reached its limit{limit}")
     return f"the kernel killed {who}{held} after step {kill.step:,}: {why}"
+
+
+def fragments_text(kill: MemoryKill) -> str:
+    """Return what lies free in the segments of the accelerator's allocator, and the largest piece that could be had of it."""
+    free = size(kill.fragmented_bytes)
+    largest = max(one.largest_free_bytes for one in kill.free_segments)
+    fits = "fragmented: " if largest < kill.requested_bytes <= kill.fragmented_bytes else ""
+    where = counted(kill.free_segment_count, "segment")
+    return f"{fits}{free} lie free in {where} of the allocator, at most {size(largest)} of it in one piece"
 
 
 def growth_text(grown: MemoryGrowth) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from tachoscope_core.records.base import LAUNCHER_RANK, Amount, Count, Name, Rank, Record, Seconds, Text, UnixSeconds
 
@@ -15,6 +16,8 @@ KILL_COUNT = "kill_count"
 ALLOCATOR = "allocator"
 LONGEST_SECONDS = 60.0
 """Between two samples of the memory of a process."""
+MOST_LIVE_LINES, MOST_STACK_FRAMES, MOST_SEGMENTS = 64, 8, 64
+"""Of an allocator's snapshot in a record."""
 LOADER = "loader"
 
 
@@ -94,11 +97,24 @@ class MemorySampled(Record, frozen=True, kw_only=True, tag="MemorySampled"):
 
 
 class LiveBlocks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Blocks of an accelerator's memory that were allocated at one line, `file:line function`, and were not freed."""
+    """Blocks of an accelerator's memory that were allocated at one line, `file:line`, and were not freed.
+
+    Attributes:
+        stack: `file:line function` of the largest of them, the innermost frame of the user's code first.
+    """
 
     line: Text
     bytes: Count
     count: Count = 1
+    stack: Annotated[list[Text], Meta(max_length=MOST_STACK_FRAMES)] = []
+
+
+class DeviceSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory that the caching allocator got from the driver at once. `largest_free_bytes`: of the free piece that fits most."""
+
+    reserved_bytes: Count
+    allocated_bytes: Count
+    largest_free_bytes: Count = 0
 
 
 class OutOfMemory(Record, frozen=True, kw_only=True, tag="OutOfMemory"):
@@ -116,7 +132,8 @@ class OutOfMemory(Record, frozen=True, kw_only=True, tag="OutOfMemory"):
         memory: what the victim held when it was killed.
         requested_bytes: what the allocator was asked for. device: what it held.
         location: line of the job that asked for it, `file:line function`; empty: not known.
-        largest_blocks: of the accelerator, the largest first. snapshot: reference of the allocator's snapshot in the store.
+        largest_blocks: of the accelerator, the largest first. free_segments: those of the allocator that are not all
+            allocated, with the most free bytes first, of `free_segment_count`. Both are empty where it kept no history.
         sources: what says so: `KERNEL_LOG`, `KILL_COUNT` (the group's own count), `LOADER` (the loader said that a worker was
             killed), `ALLOCATOR`.
     """
@@ -135,7 +152,8 @@ class OutOfMemory(Record, frozen=True, kw_only=True, tag="OutOfMemory"):
     requested_bytes: Count = 0
     device: DeviceMemory | None = None
     location: Text = ""
-    largest_blocks: list[LiveBlocks] = []
-    snapshot: Text = ""
+    largest_blocks: Annotated[list[LiveBlocks], Meta(max_length=MOST_LIVE_LINES)] = []
+    free_segments: Annotated[list[DeviceSegment], Meta(max_length=MOST_SEGMENTS)] = []
+    free_segment_count: Count = 0
     sources: list[Name] = []
     killed_time: UnixSeconds = 0.0

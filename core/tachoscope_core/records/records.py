@@ -51,6 +51,7 @@ from tachoscope_core.records.job_life import (
 from tachoscope_core.records.memory import (
     ControlGroupMemory,
     DeviceMemory,
+    DeviceSegment,
     LiveBlocks,
     MemorySampled,
     OutOfMemory,
@@ -105,6 +106,7 @@ __all__ = [
     "ControlGroupMemory",
     "Count",
     "DeviceMemory",
+    "DeviceSegment",
     "EngineWindow",
     "Heartbeat",
     "IntegrityEvent",

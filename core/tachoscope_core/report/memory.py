@@ -46,11 +46,16 @@ class UsedCurve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that were allocated at a line, `file:line`, and not freed; `count`: of blocks, 0: not known."""
+    """Bytes that were allocated at a line, `file:line`, and not freed.
+
+    Attributes:
+        count: of blocks, 0: not known. stack: of the largest block, the innermost frame first; empty: not known.
+    """
 
     line: str
     bytes: int
     count: int = 0
+    stack: list[str] = []
 
 
 class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +82,14 @@ class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
     lines: list[LineBytes] = []
 
 
+class SegmentBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment of the accelerator's allocator that is not all allocated; see `records.DeviceSegment`."""
+
+    reserved_bytes: int
+    allocated_bytes: int
+    largest_free_bytes: int
+
+
 class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
     """An end out of memory; see `records.OutOfMemory`."""
 
@@ -94,7 +107,8 @@ class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
     requested_bytes: int = 0
     fragmented_bytes: int = 0
     largest_blocks: list[LineBytes] = []
-    snapshot: str = ""
+    free_segments: list[SegmentBytes] = []
+    free_segment_count: int = 0
     sources: list[str] = []
 
 

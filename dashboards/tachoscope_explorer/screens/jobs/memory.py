@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from tachoscope_core.report.memory import LineBytes, MemoryReport
+from tachoscope_core.report.memory import LineBytes, MemoryReport, SegmentBytes
 from tachoscope_explorer.figures import memory as figures
 from tachoscope_explorer.page.widgets import chart, escape_markdown, folded, table
 from tachoscope_show.report import memory_words
@@ -30,6 +30,9 @@ def show(memory: MemoryReport | None) -> None:
     blocks = [block for kill in memory.kills for block in kill.largest_blocks]
     if blocks:
         folded("Largest live blocks on the accelerator", lambda: _blocks(blocks), "folded-blocks")
+    segments = [segment for kill in memory.kills for segment in kill.free_segments]
+    if segments:
+        folded("Free memory in segments of the accelerator's allocator", lambda: _segments(segments), "folded-segments")
 
 
 def _curves(memory: MemoryReport) -> None:
@@ -38,5 +41,11 @@ def _curves(memory: MemoryReport) -> None:
 
 
 def _blocks(blocks: list[LineBytes]) -> None:
-    rows = [{"line": one.line, "MiB": one.bytes / 2**20, "blocks": one.count} for one in blocks]
+    rows = [{"line": one.line, "MiB": one.bytes / 2**20, "blocks": one.count, "stack": " < ".join(one.stack)} for one in blocks]
     table(pd.DataFrame(rows), "blocks")
+
+
+def _segments(segments: list[SegmentBytes]) -> None:
+    amounts = {"reserved, MiB": "reserved_bytes", "allocated, MiB": "allocated_bytes", "largest free, MiB": "largest_free_bytes"}
+    rows = [{title: getattr(one, name) / 2**20 for title, name in amounts.items()} for one in segments]
+    table(pd.DataFrame(rows), "segments")
