@@ -1,8 +1,8 @@
 """What the node agent costs, beside prometheus-node-exporter in the same run.
 
-Eight processes write ten steps a second each and a heartbeat every five seconds; two scrapers read both exporters every five
-seconds. CPU is what the kernel counted for the process over the run, memory its resident set at the end. Then 56 more ranks of one
-step every five seconds bring the page to about 1,500 series, and scrapes that each find a new tick are timed.
+Eight processes write ten steps a second each, a heartbeat every five seconds and their memory once a minute; two scrapers read both
+exporters every five seconds. CPU is what the kernel counted for the process over the run, memory its resident set at the end. Then
+56 more ranks of one step every five seconds bring the page to about 1,500 series, and scrapes that each find a new tick are timed.
 
     python benchmarks/agent_overhead.py                       # five minutes, and two short ones
     python benchmarks/agent_overhead.py --seconds 60 --write  # and write docs/develop/measurements.md
@@ -35,6 +35,7 @@ from tachoscope_core.records import records  # noqa: E402
 
 STEPS_PER_SECOND = 10
 SCRAPE_SECONDS = 5.0
+MEMORY = records.ProcessMemory(pid=1, anonymous_bytes=4 << 30)
 SIGNALS = dict.fromkeys(("process_cpu_seconds", "read_bytes", "idle_core_seconds", "pressure_cpu_seconds", "major_faults"), 1.5)
 
 
@@ -65,6 +66,8 @@ def load(directory: Path, ranks: int) -> None:
             if tick % (5 * STEPS_PER_SECOND) == 0:
                 where = {"forward": {"train.py:23 step": 40}, "data_wait": {"train.py:20 <module>": 10}}
                 process.write(records.Heartbeat, step=process.step_number, window_seconds=5.0, signals=SIGNALS, where=where)
+            if tick % (60 * STEPS_PER_SECOND) == 0:
+                process.write(records.MemorySampled, step=process.step_number, process=MEMORY, total_bytes=64 << 30)
         time.sleep(1.0 / STEPS_PER_SECOND)
 
 
@@ -138,16 +141,18 @@ def loaded_agent(ranks: int, environ: dict[str, str] | None = None, **settings: 
 
 
 def main_run(seconds: float) -> list[str]:
-    """Measure the agent and node exporter over the same seconds."""
+    """Measure the agent over so many seconds, and node exporter over the same where it is installed."""
     exporter, port = shutil.which("prometheus-node-exporter"), free_port()
-    if exporter is None:
-        raise SystemExit("prometheus-node-exporter is not installed: apt-get install prometheus-node-exporter")
     print(f"8 ranks for {seconds:.0f} s", file=sys.stderr)
-    with loaded_agent(8) as agent, running(exporter, f"--web.listen-address=127.0.0.1:{port}") as other:
-        time.sleep(1.0)
+    with loaded_agent(8) as agent, contextlib.ExitStack() as stack:
         assert agent.process is not None
-        pids = {"agent": agent.process.pid, "node exporter": other.pid}
-        urls = {"agent": f"{agent.url}/metrics", "node exporter": f"http://127.0.0.1:{port}/metrics"}
+        pids, urls = {"agent": agent.process.pid}, {"agent": f"{agent.url}/metrics"}
+        if exporter is None:
+            print("without node exporter: apt-get install prometheus-node-exporter", file=sys.stderr)
+        else:
+            other = stack.enter_context(running(exporter, f"--web.listen-address=127.0.0.1:{port}"))
+            pids["node exporter"], urls["node exporter"] = other.pid, f"http://127.0.0.1:{port}/metrics"
+        time.sleep(1.0)
         scrapers = {name: [Scraper(url, SCRAPE_SECONDS, offset) for offset in (0.7, 2.9)] for name, url in urls.items()}
         before, began = {name: cpu_seconds(pid) for name, pid in pids.items()}, time.monotonic()
         for pair in scrapers.values():
