@@ -116,6 +116,12 @@ class SlurmCluster:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
+    def signal(self, program: str, number: int) -> None:
+        """Send a signal to all daemons of a program, such as `slurmctld`."""
+        for daemon in self._daemons:
+            if Path(str(daemon.args[0])).name == program:  # type: ignore[index]
+                daemon.send_signal(number)
+
     def state(self, job: str) -> str:
         """Return a job's newest state by the accounting, such as RUNNING; empty where it has none yet."""
         lines = self.run("sacct", "--allocations", "--noheader", "--parsable2", "--jobs", job, "--format=State").splitlines()
@@ -166,7 +172,7 @@ class SlurmCluster:
             *("SchedulerType=sched/backfill", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core"),
             *(
                 "SlurmdParameters=config_overrides",
-                "ReturnToService=2",
+                "ReturnToService=1",
                 "GresTypes=gpu",
                 "JobRequeue=1",
                 "KillWait=2",
@@ -267,6 +273,7 @@ class SlurmCluster:
                 _kill(process)
         for daemon in reversed(self._daemons):
             daemon.terminate()
+            daemon.send_signal(signal.SIGCONT)
         for daemon in self._daemons:
             try:
                 daemon.wait(timeout=20)

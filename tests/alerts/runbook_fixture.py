@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.nccl import COMMUNICATOR_STATES, MISSING_CONDITIONS
+from tachoscope_core.metrics.scheduler import ACCELERATOR_STATES, ACTIVITIES, INTERRUPTION_STATES, PENDING_STATES
 from tachoscope_core.metrics.training import RANK_STATES, TRAINING_STATES
 from tachoscope_core.metrics.watch import JOB_STATES
 
@@ -30,6 +31,7 @@ LABELS = {
     "cluster": "a",
     "slo": "inference-ttft-p99",
     "workload_namespace": "ml",
+    "account": "vision",
 }
 """What the placeholders of the queries stand for: labels that the alerts carry."""
 
@@ -72,6 +74,7 @@ def all_series() -> list[Series]:
         *_inference(),
         *_agents(),
         *_watch(),
+        *_scheduler(),
         *_prometheus(),
     ]
 
@@ -100,7 +103,7 @@ def _histogram(name: str, per_second: float, mean: float, nodes: tuple[str, ...]
 def _objectives() -> Iterator[Series]:
     training = ("goodput", "step-regularity", "checkpoint-age", "recovery", "job-success", "input-wait")
     inference = ("availability", "uptime", "ttft-p99", "ttft-p95", "inter-token", "admission", "joint-attainment")
-    names = [(f"training-{name}", {}) for name in training] + [("gpu-efficiency", {})]
+    names = [(f"training-{name}", {}) for name in training] + [("gpu-efficiency", {}), ("gang-wait", {})]
     served = {"service": LABELS["service"], "model": LABELS["model"]}
     for name, labels in [*names, *((f"inference-{name}", served) for name in inference)]:
         for window in ("5m", "30m", "1h", "2h", "6h", "1d", "3d"):
@@ -280,6 +283,22 @@ def _watch() -> Iterator[Series]:
     for condition in MISSING_CONDITIONS:
         yield from _gauge("tachoscope_nccl_missing_ranks", 1.0, here, condition=condition)
     yield from _gauge("tachoscope_nccl_ras_up", 0.0, here)
+
+
+def _scheduler() -> Iterator[Series]:
+    here = NODES[:1]
+    yield from _histogram("tachoscope_scheduler_gang_wait_seconds", 0.01, 900.0, here, partition="train")
+    yield from _gauge("tachoscope_scheduler_up", 1.0, here, scheduler="slurm")
+    for state in ACCELERATOR_STATES:
+        yield from _gauge("tachoscope_scheduler_accelerators", 8.0, here, state=state)
+    for activity in ACTIVITIES:
+        yield from _gauge("tachoscope_scheduler_accelerators_held", 8.0, here, account=LABELS["account"], activity=activity)
+    yield from _gauge("tachoscope_scheduler_oldest_pending_seconds", 7200.0, here, partition="train")
+    for state in PENDING_STATES:
+        yield from _gauge("tachoscope_scheduler_pending_jobs", 3.0, here, partition="train", state=state)
+        yield from _gauge("tachoscope_scheduler_pending_accelerators", 24.0, here, partition="train", state=state)
+    for state in INTERRUPTION_STATES:
+        yield from _counter("tachoscope_scheduler_interruptions_total", 0.01, here, partition="train", state=state)
 
 
 def _prometheus() -> Iterator[Series]:

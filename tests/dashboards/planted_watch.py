@@ -1,4 +1,4 @@
-"""What the recorded demo lacks, planted over its time: series of NCCL and of a watch. No GPUs had a network, no watch ran.
+"""What the recorded demo lacks, planted over its time: series of NCCL, a watch and a scheduler. None of these ran.
 
 They are named as those of real ones and are made up: straight lines, with a rank that is late, a hang and a look that fails.
 """
@@ -44,6 +44,7 @@ def added(series: Series) -> Series:
     _collectives(plant)
     _communicators(plant)
     _watch(plant, begin)
+    _scheduler(plant)
     return found
 
 
@@ -96,6 +97,18 @@ def _watch(plant: Callable[..., None], begin: float) -> None:
     for found, then, else_ in (("compute_straggler", 0.34, 0.06), ("checkpoint_stall", 0.05, 0.12)):
         of = {"training_job": "pretrain", "class": found}
         plant("tachoscope_bottleneck_ratio", _within(LATE, then, else_), **here, **of)
+
+
+def _scheduler(plant: Callable[..., None]) -> None:
+    here = {"node": "watch", "job": "tachoscope-watch"}
+    plant("tachoscope_scheduler_up", _always(1.0), **here, scheduler="slurm")
+    for state, count in (("allocated", 28.0), ("idle", 2.0), ("drained", 2.0), ("down", 0.0)):
+        plant("tachoscope_scheduler_accelerators", _always(count), **here, state=state)
+    for account, activity, count in (("nlp", "stepping", 16.0), ("vision", "idle", 4.0), ("vision", "unreported", 8.0)):
+        plant("tachoscope_scheduler_accelerators_held", _always(count), **here, account=account, activity=activity)
+    for state, count in (("eligible", 24.0), ("not_eligible", 8.0)):
+        plant("tachoscope_scheduler_pending_accelerators", _within(LATE, count, count / 2), **here, partition="train", state=state)
+    plant("tachoscope_scheduler_oldest_pending_seconds", lambda after: 600.0 + after, **here, partition="train")
 
 
 def _always(value: float) -> _At:

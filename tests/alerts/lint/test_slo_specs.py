@@ -31,6 +31,7 @@ PROMISES = {
     "training-step-regularity": (0.99, 1.25, False),
     "training-checkpoint-age": (0.99, 3600.0, True),
     "training-recovery": (0.95, 600.0, False),
+    "gang-wait": (0.95, 1800.0, False),
     "training-job-success": (0.99, None, True),
     "training-input-wait": (0.99, 0.1, False),
     "gpu-efficiency": (0.9, 0.8, False),

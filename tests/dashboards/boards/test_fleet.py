@@ -58,6 +58,23 @@ SERIES = {
     'tachoscope_step_seconds_count{training_job="good", instance="n1", cluster="x"}': "0+60x90",
     'tachoscope_job_sm_active_ratio_sum{training_job="good", instance="n1", cluster="x"}': "0+9x90",
     'tachoscope_job_sm_active_ratio_count{training_job="good", instance="n1", cluster="x"}': "0+10x90",
+    # Two watches ask the scheduler; it counts each accelerator once.
+    **{
+        f'tachoscope_scheduler_accelerators{{state="{state}", instance="w{watch}", cluster="x"}}': f"{count}x90"
+        for state, count in (("allocated", 30), ("idle", 4), ("drained", 4), ("down", 2))
+        for watch in (1, 2)
+    },
+    **{
+        f'tachoscope_scheduler_accelerators_held{{account="{who}", activity="{activity}", instance="w1", cluster="x"}}': f"{n}x90"
+        for who, activity, n in (
+            ("nlp", "stepping", 16),
+            ("nlp", "idle", 0),
+            ("vision", "idle", 8),
+            ("vision", "unreported", 6),
+        )
+    },
+    'tachoscope_scheduler_pending_accelerators{partition="train", state="eligible", instance="w1", cluster="x"}': "24x90",
+    'tachoscope_scheduler_oldest_pending_seconds{partition="train", instance="w1", cluster="x"}': "900x90",
     'slo:error_budget:remaining_ratio{slo="training-goodput"}': "0.4x90",
     'ALERTS{alertname="GpuLost", alertstate="firing", severity="page", area="infrastructure", instance="n4"}': "1x90",
     'ALERTS{alertname="TrainingGoodputBurn", alertstate="firing", severity="ticket", area="training"}': "1x90",
@@ -132,6 +149,18 @@ TRUTH: dict[tuple[str, str], dict[str, float]] = {
     },
     ("Nodes with which something is wrong", "B"): {'{instance="n4"}': 1.0},
     ("Nodes with which something is wrong", "C"): {'{instance="n4"}': 1.0},
+    ("Accelerators by state", "A"): {
+        '{state="allocated"}': 30.0,
+        '{state="idle"}': 4.0,
+        '{state="drained"}': 4.0,
+        '{state="down"}': 2.0,
+    },
+    ("Allocated, without a step", "A"): {
+        '{account="vision", activity="idle"}': 8.0,
+        '{account="vision", activity="unreported"}': 6.0,
+    },
+    ("Accelerators waited for", "A"): {'{partition="train", state="eligible"}': 24.0},
+    ("Oldest job in the queue", "A"): {'{partition="train"}': 900.0},
     # Alerts of all clusters together have no cluster, and are told of whichever is chosen.
     ("Alerts that fire, by area", "A"): {
         '{area="infrastructure", severity="page"}': 1.0,

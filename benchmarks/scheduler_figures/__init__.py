@@ -1,0 +1,1 @@
+"""Figures of a real Slurm, by the watch and by Slurm's own programs."""
