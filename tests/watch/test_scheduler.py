@@ -16,9 +16,10 @@ from tachoscope_core.storage.node_status import RankStatus
 from tachoscope_service.common import slurm_client
 from tachoscope_service.common.log import Log
 from tachoscope_service.metrics.family import Labels
-from tachoscope_watch.live_jobs import LiveJob, LiveRank
+from tachoscope_watch.live_jobs import LiveJob, LiveRank, NodeReader
 from tachoscope_watch.scheduler.collector import SchedulerCollector
 from tachoscope_watch.scheduler.slurm import Slurm, Snapshot
+from watched_jobs import PlantedJob
 
 NOW = 4e9  # later than a collector of these tests begins
 
@@ -119,6 +120,21 @@ def test_a_job_is_idle_only_if_its_records_say_so(collector: SchedulerCollector,
     assert held(collector) == {"stepping": 9, "idle": 2, "unreported": 4}
 
 
+def test_a_job_with_a_name_of_its_own_is_known_by_the_slurm_job_of_its_processes(
+    tmp_path: Path, collector: SchedulerCollector, scheduler: Planted
+) -> None:
+    job = PlantedJob(tmp_path, "llm")
+    job.start(job.now - 60, lineage={"slurm_job": "4711"})
+    job.steps(job.now - 50, job.now)
+    job.ship()
+    scheduler.jobs = [queued("4711", started=job.now - 7200)]
+
+    collector.take_live(job.now, NodeReader(job.store).live_jobs(job.now))
+    collector.look(job.now)
+
+    assert held(collector) == {"stepping": 8}
+
+
 def test_an_allocation_that_outlives_its_processes_becomes_idle_and_one_whose_node_is_silent_does_not(
     collector: SchedulerCollector, scheduler: Planted
 ) -> None:
@@ -193,6 +209,17 @@ def test_a_client_has_limited_time_and_output(tmp_path: Path, monkeypatch: pytes
 
     with pytest.raises(TachoscopeError, match=message):
         slurm_client.ask(["squeue"], seconds=1.0 if "sleep" in code else 60.0, most_bytes=1 << 20)
+
+
+def test_what_a_user_set_for_views_of_the_queue_hides_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _program(tmp_path, monkeypatch, "squeue", "import os; print(sorted(name for name in os.environ if name.startswith('S')))")
+    monkeypatch.setenv("SQUEUE_STATES", "RUNNING")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+
+    answer = slurm_client.ask(["squeue"])
+
+    assert "SLURM_CONF" in answer.output
+    assert "SQUEUE_STATES" not in answer.output
 
 
 def _program(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: str) -> None:

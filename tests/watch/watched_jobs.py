@@ -72,9 +72,9 @@ class PlantedJob:
         self.seq[rank] += 1
         self.lines[rank].append(records.encode(kind(**envelope, **fields)))
 
-    def start(self, at: float) -> None:
+    def start(self, at: float, **fields: Any) -> None:
         for rank in range(self.ranks):
-            self.write(records.JobStarted, rank, at, world_size=self.ranks, pid=1000 + rank, cpu_threads=1, cpu_count=2)
+            self.write(records.JobStarted, rank, at, world_size=self.ranks, pid=1000 + rank, cpu_threads=1, cpu_count=2, **fields)
 
     def steps(self, since: float, until: float, phases: Phases = even) -> float:
         """Write steps and heartbeats of a time; return when the last step ended."""

@@ -7,7 +7,7 @@ import selectors
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -29,7 +29,7 @@ class Answer:
 
 
 def ask(command: Sequence[str], *, seconds: float = TIMEOUT_SECONDS, most_bytes: int = MOST_BYTES) -> Answer:
-    """Run a client; its times are Unix seconds.
+    """Run a client; its tables have Unix seconds, since their times have no zone otherwise.
 
     Args:
         command: its name, which is looked for on the PATH, and its arguments.
@@ -43,10 +43,9 @@ def ask(command: Sequence[str], *, seconds: float = TIMEOUT_SECONDS, most_bytes:
         raise TachoscopeError(
             f"{name} is not installed on this machine", fix="run it on a Slurm host and give its output as a file"
         )
-    # The tables' times have no zone otherwise. Those of JSON are Unix seconds anyway, and Slurm 22.05 cannot parse its own default
-    # of --endtime in this format.
-    environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+    environment = {**_without_options(os.environ), "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
     if "--json" in command:
+        # Its times are Unix seconds anyway, and Slurm 22.05 cannot parse its own default of --endtime in this format.
         del environment["SLURM_TIME_FORMAT"]
     try:
         running = subprocess.Popen(
@@ -70,6 +69,11 @@ def ask(command: Sequence[str], *, seconds: float = TIMEOUT_SECONDS, most_bytes:
             running.kill()
     text = output.decode(errors="replace")
     return Answer(running.returncode, text, said.decode(errors="replace").strip().partition("\n")[0])
+
+
+def _without_options(environment: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what users set for their own views: SQUEUE_STATES and the like hide jobs."""
+    return {name: value for name, value in environment.items() if not name.startswith(("SQUEUE_", "SINFO_", "SACCT_"))}
 
 
 def _read(running: subprocess.Popen[bytes], name: str, until: float, most_bytes: int) -> tuple[bytes, bytes]:
