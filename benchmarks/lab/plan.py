@@ -140,7 +140,14 @@ _WORLDS = {"single": 1, "exchange": 4, "replicas": 3, "ps": 3}
 def _clean(name: str, workload: str, seed: int, number: int, *, steps: int = 120, lookalike: str = "") -> Spec:
     dice = Random(f"{name}-{seed}-clean-{lookalike}-{workload}-{number}")
     shape = _shape(dice, workload)
-    if lookalike:
+    if lookalike == "recompile_v_start":
+        shape |= {
+            "workers": 0,
+            "pinned": False,
+            "start_compile_seconds": dice.uniform(6.0, 10.0),
+            "start_compile_rank": dice.choice([-1, 0, 1]),
+        }
+    elif lookalike:
         shape |= {"rate_spike_step": dice.randrange(20, steps - 20), "rate_spike_factor": dice.choice([30.0, 100.0, 300.0])}
     return Spec(
         id=f"{name}-{'lookalike-' + lookalike + '-' if lookalike else ''}clean-{workload}-{number:03d}",
@@ -163,7 +170,7 @@ def _lookalikes(name: str, seed: int, number: int) -> Iterator[Spec]:
     for pair, sides in LOOKALIKES.items():
         for side, key in enumerate(sides):
             if key is None:
-                yield _cached(name, pair, seed, number) if pair == LEAK_OR_CACHE else _jumped(name, pair, seed, number)
+                yield _healthy_side(name, pair, seed, number)
                 continue
             spec = _spec(name, "lookalike", [BY_NAME[key]], severity, seed, number, lookalike=pair)
             yield _alike(spec, pair, side, Random(f"{name}-{seed}-{pair}-{number}"))
@@ -181,16 +188,16 @@ LOOKALIKES: dict[str, tuple[tuple[str, str] | None, tuple[str, str] | None]] = {
     "28v": (("silent_corruption", "flip"), None),
     "compile_v_hang": (("recompilation", "long"), ("hang", "stuck")),
     LEAK_OR_CACHE: (("out_of_memory", "leak"), None),
+    "recompile_v_start": (("recompilation", "lengths"), None),
 }
+_HEALTHY_SIDES = {"28v": "replicas", "recompile_v_start": "ddp"}
+"""The workload of a side without a fault."""
 
 
-def _jumped(name: str, pair: str, seed: int, number: int) -> Spec:
-    """Return a run whose learning rate jumps once."""
-    return _clean(name, "replicas", seed, number, steps=90, lookalike=pair)
-
-
-def _cached(name: str, pair: str, seed: int, number: int) -> Spec:
-    """Return a run whose cache grows and levels off."""
+def _healthy_side(name: str, pair: str, seed: int, number: int) -> Spec:
+    """Return the run of a pair's side without a fault."""
+    if pair != LEAK_OR_CACHE:
+        return _clean(name, _HEALTHY_SIDES[pair], seed, number, steps=90, lookalike=pair)
     spec = _clean(name, "single", seed, number, lookalike=pair)
     dice = Random(f"{spec.id}-{seed}")
     return replace(spec, steps=memory.STEPS, shape={**memory.shape(dice, 0.0), "cache_ratio": round(dice.uniform(0.4, 0.8), 2)})
@@ -203,7 +210,7 @@ def _alike(spec: Spec, pair: str, side: int, dice: Random) -> Spec:
     model, main_ratio, ballast = dice.choice(["sequence", "convolution"]), dice.uniform(0.7, 0.85), 1 << 20
     micro_batches = dice.choice([1, 4])
     faults = list(spec.faults)
-    if pair in {"1v2", "4v12", "18v21", "11v24", "compile_v_hang"}:
+    if pair in {"1v2", "4v12", "18v21", "11v24", "compile_v_hang", "recompile_v_start"}:
         common |= {"model": model, "workers": 0, "pinned": False}
     elif pair == "2v11":  # a script without a loader: slow before the model, or after it
         common |= {"model": model, "pinned": False, "micro_batches": micro_batches}

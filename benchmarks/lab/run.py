@@ -77,6 +77,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
     one_run.remove_what_others_left()
     specs = plan.runs(options.set, runs_per_class=options.runs_per_class, seed=options.seed, only=tuple(options.only))
+    options.out = options.out.resolve()  # ranks have a folder of their own to work in
     options.out.mkdir(parents=True, exist_ok=True)
     if options.set == "test":
         _freeze(options.out)

@@ -41,4 +41,6 @@ def armed(site: Site) -> list[Hooks]:
         hooks.append(numerics.rate_spike(int(site.spec.shape["rate_spike_step"]), float(site.spec.shape["rate_spike_factor"])))
     if "cache_ratio" in site.spec.shape:
         hooks.append(memory.caching(site, float(site.spec.shape["cache_ratio"])))
+    if "start_compile_seconds" in site.spec.shape:
+        hooks.append(compiling.compiled_at_start(site, *(site.spec.shape[f"start_compile_{what}"] for what in ("seconds", "rank"))))
     return hooks

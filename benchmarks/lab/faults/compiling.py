@@ -47,13 +47,38 @@ def compiling_long(site: Site, planned: Planned) -> Hooks:
     return Hooks(forward=forward)
 
 
+def compiled_at_start(site: Site, seconds: float, rank: int) -> Hooks:
+    """No fault: a rank, or each where `rank` is -1, compiles a part of its loss in its first step, for as long as a hang lasts."""
+    if rank not in {-1, site.rank}:
+        return Hooks()
+    operations = _operations(seconds)
+
+    def of_start(values: torch.Tensor) -> torch.Tensor:  # code of its own: none of it was compiled before
+        for _ in range(operations):
+            values = torch.sin(values) + 1.0
+        return values.sum()
+
+    call = torch.compile(of_start, backend="aot_eager", dynamic=False)
+
+    def forward(step: int) -> None:
+        seconds = _timed(call, _SHORTEST)
+        if not step:
+            site.measured.notes["start_compile_seconds"] = seconds
+
+    return Hooks(forward=forward)
+
+
 def _part(seconds: float) -> tuple[Callable[[torch.Tensor], torch.Tensor], float]:
     """Return a function that takes about so long to compile and is compiled for one length, and how long a call then takes."""
-    few, more = _compile_seconds(1), _compile_seconds(1 + _MORE_OPERATIONS)
-    operations = 1 + max(0, round((seconds - few) * _MORE_OPERATIONS / max(more - few, 1e-3)))
-    call = _compiled(operations)
+    call = _compiled(_operations(seconds))
     _timed(call, _SHORTEST)
     return call, _timed(call, _SHORTEST)
+
+
+def _operations(seconds: float) -> int:
+    """Return of how many operations a function takes so long to compile."""
+    few, more = _compile_seconds(1), _compile_seconds(1 + _MORE_OPERATIONS)
+    return 1 + max(0, round((seconds - few) * _MORE_OPERATIONS / max(more - few, 1e-3)))
 
 
 def _compiled(operations: int) -> Callable[[torch.Tensor], torch.Tensor]:
