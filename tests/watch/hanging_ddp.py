@@ -3,9 +3,10 @@
 HOW: stop (by a signal), skip (it does something else meanwhile), lock (it holds Python's lock), omit (it leaves out a collective
 and goes on), larger or smaller (its part of a collective is of another size), deadlock (two threads wait for each other's lock),
 pipe (it writes into a full pipe), mount (it reads from `$SLOW_MOUNT`, which never answers: state D), file_lock (it waits for the
-lock of a file), worker (a loader worker stands), between (it stands between two steps). Of unlike sizes gloo's ring mostly makes an
-error; it hangs where both are cut into segments of one length, of a MiB here, but into more of them. STEP: at which, 30; SECONDS:
-that a step takes, 0.05. Each stands in a function of its own, `stand_by_HOW`.
+lock of a file), worker (a loader worker stands), worker_stop, worker_lock (it is stopped, or waits for a lock of its own), between
+(it stands between two steps). Of unlike sizes gloo's ring mostly makes an error; it hangs where both are cut into segments of one
+length, of a MiB here, but into more of them. STEP: at which, 30; SECONDS: that a step takes, 0.05. Each stands in a function of its
+own, `stand_by_HOW`.
 """
 
 import ctypes
@@ -109,6 +110,27 @@ class Stands(nn.Module):
         return outputs
 
 
+def stand_by_worker() -> None:
+    time.sleep(600)
+
+
+def stand_by_worker_stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def stand_by_worker_lock() -> None:
+    lock = threading.Lock()
+    with lock, lock:
+        pass
+
+
+IN_A_WORKER: dict[str, Callable[[], None]] = {
+    "worker": stand_by_worker,
+    "worker_stop": stand_by_worker_stop,
+    "worker_lock": stand_by_worker_lock,
+}
+
+
 class Samples(Dataset[torch.Tensor]):
     """Of which the loader worker that makes the step's batch stands still, on rank 1."""
 
@@ -116,12 +138,9 @@ class Samples(Dataset[torch.Tensor]):
         return 1_000_000
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        if HOW == "worker" and index == AT_STEP * BATCH and os.environ["RANK"] == "1":
-            self.stand_by_worker()
+        if HOW in IN_A_WORKER and index == AT_STEP * BATCH and os.environ["RANK"] == "1":
+            IN_A_WORKER[HOW]()
         return torch.randn(8)
-
-    def stand_by_worker(self) -> None:
-        time.sleep(600)
 
 
 def stand_by_between() -> None:
@@ -133,7 +152,7 @@ def main() -> None:
     model = DistributedDataParallel(Stands())
     apart = dist.new_group()  # in one group what is sent next would be taken for what was left out, and end the job with an error
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = DataLoader(Samples(), batch_size=BATCH, num_workers=2 if HOW == "worker" else 0)
+    loader = DataLoader(Samples(), batch_size=BATCH, num_workers=2 if HOW in IN_A_WORKER else 0)
     for step, inputs in enumerate(loader, start=1):
         loss = model(inputs).square().mean()
         optimizer.zero_grad()

@@ -40,6 +40,13 @@ def sleep() -> None:
     time.sleep(SECONDS)
 
 
+def sleep_in_thread() -> None:
+    """Wait for a thread of this process, which waits for what does not show."""
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    thread.join()
+
+
 def compute() -> None:
     """Use a core, as a tokenizer or a metric does."""
     until = time.monotonic() + SECONDS
@@ -106,6 +113,7 @@ INPUT: dict[int, tuple[str, Callable[[], None]]] = {
     5: ("download of data", sleep),
     6: ("slow file system", read_slow_file),
     7: ("tokenizer", compute),
+    11: ("download by a thread of a loader worker", sleep_in_thread),
 }
 FORWARD: dict[int, tuple[str, Callable[[], None]]] = {
     8: ("compiler in other processes", compute_elsewhere),
@@ -143,7 +151,7 @@ def main() -> None:
     rank, net = dist.get_rank(), Net()
     model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for step, inputs in enumerate(DataLoader(Samples(), batch_size=BATCH)):
+    for step, inputs in enumerate(DataLoader(Samples(), batch_size=BATCH, num_workers=2 if NUMBER == 11 else 0)):
         if step > AT_STEP + AFTER:
             break
         pauses = step == AT_STEP and rank == 1

@@ -215,7 +215,9 @@ class JobWatch:
         stopped, silent = self.exits.stopped(process.writer), now - process.record_at > hang_rule.SILENT_SECONDS
         pid = self.exits.pid_of(process.writer)
         still = pid is not None and self._movement.stands_still(pid, now)
-        return hang_rule.RankState(process.rank, process.writer, process.step, process.phase, stopped, silent, still)
+        loads = pid is not None and process.phase == hang_rule.LOADING_PHASE
+        blocked = self._movement.stuck_worker(pid, now) if pid is not None and loads else ""
+        return hang_rule.RankState(process.rank, process.writer, process.step, process.phase, stopped, silent, still, blocked)
 
 
 def _all_seen(running: list[WatchedProcess]) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from dataclasses import dataclass
 
+from tachoscope.supervisor.loader_workers import stuck_worker
 from tachoscope.timing import procfs
 
 WINDOW_SECONDS = 5.0
@@ -31,6 +32,7 @@ class Movement:
 
     def __init__(self) -> None:
         self._since: dict[int, _Look] = {}
+        self._stuck: dict[int, tuple[str, float]] = {}
 
     def stands_still(self, pid: int, now: float) -> bool:
         """Look at a process and those that it started; return whether they did nothing for `WINDOW_SECONDS`.
@@ -55,9 +57,19 @@ class Movement:
             self._since[pid] = look
         return not moved and seconds >= WINDOW_SECONDS
 
+    def stuck_worker(self, pid: int, now: float) -> str:
+        """Look at the loader workers of a process; return why one could not go on for `WINDOW_SECONDS`; empty: each may."""
+        why = stuck_worker(_tree(pid)[1:])
+        was, since = self._stuck.get(pid, ("", now))
+        if why != was:
+            self._stuck[pid] = why, now
+            return ""
+        return why if now - since >= WINDOW_SECONDS else ""
+
     def forget(self) -> None:
         """Begin anew: the ranks finished a step."""
         self._since.clear()
+        self._stuck.clear()
 
 
 def _look(pid: int, now: float) -> _Look | None:

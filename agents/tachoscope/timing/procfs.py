@@ -82,6 +82,24 @@ def waits_for(pid: int, tid: int | None = None) -> str:
         return "unknown"
 
 
+def name_and_state(pid: int) -> tuple[bytes, bytes]:
+    """Return the name of a process's first thread, and its state; empty: it is gone."""
+    try:
+        name, fields = _content(f"{PROC}/{pid}/stat", 512).split(b"(", 1)[1].rsplit(b")", 1)
+        return name, fields.split()[0]
+    except (OSError, IndexError, ValueError):
+        return b"", b""
+
+
+def system_call(pid: int, tid: int) -> tuple[str, list[int]]:
+    """Return what a thread waits for in a system call, and the call's arguments; empty: in none, or it cannot be read."""
+    try:
+        fields = _content(f"{PROC}/{pid}/task/{tid}/syscall", 256).split()
+        return _syscalls().get(int(fields[0]), "other"), [int(field, 16) for field in fields[1:7]]
+    except (OSError, IndexError, ValueError):
+        return "", []
+
+
 def thread_waits_for(thread_id: int) -> str:
     """Return what another thread of this process is doing, as `waits_for`.
 

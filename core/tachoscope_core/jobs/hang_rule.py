@@ -4,7 +4,7 @@ A job hangs if no rank finished a step for longer than the limit, and a process 
 The limit comes from the job's own steps (`limits_of`): no less than `least`, ten usual steps, and twice a pause that came twice.
 Once the job is known it is as short as 10 s where all ranks are seen and those that the others wait for compute nothing and read
 nothing, in a phase in which a step computes. A wait for data and what lies between steps keep the whole limit: there pauses come
-that were never seen before.
+that were never seen before. Only a loader worker that is stopped or deadlocked cannot be a pause.
 Where all are in the midst of a step and none waits for another, they load, or wait for data: then it hangs only after
 `PATIENCE` times the least limit. It does not hang while a rank saves a checkpoint, evaluates or compiles, since the others wait
 for that, unless a process is stopped or silent elsewhere, or saves in silence for as long; and not before the first step, which may
@@ -46,6 +46,7 @@ WAITING_PHASES = frozenset({"backward", "collective"})
 PHASES_WITHOUT_LIMIT = frozenset({"checkpoint", "evaluation", "compile"})
 IDLE_PHASES = frozenset({"", "other", "gc"})
 """In which a rank neither trains nor waits for one that does."""
+LOADING_PHASE = "data_wait"
 COMPUTING_PHASES = frozenset({"forward", "loss", "optimizer"})
 """In which a rank neither waits for others nor for data."""
 
@@ -58,6 +59,7 @@ class RankState:
         step: the last that it finished. phase: where it was after that, empty: not known. stopped: by a signal.
         silent: it wrote no record for long.
         still: for seconds neither it nor what it started used a core, read or wrote, and it waits for no socket. Not known: False.
+        blocked: why it cannot go on: what it waits for is stopped, or deadlocked. Empty: it may, or this is not known.
     """
 
     rank: int
@@ -67,6 +69,7 @@ class RankState:
     stopped: bool = False
     silent: bool = False
     still: bool = False
+    blocked: str = ""
 
 
 class Pace(msgspec.Struct):
@@ -194,7 +197,10 @@ def is_hang(ranks: Collection[RankState], without_step_seconds: float, limits: H
     if without_step_seconds <= limits.quick or (without_step_seconds <= limits.full and not nothing_moves(ranks)):
         return False
     lost_patience = without_step_seconds > limits.patience
-    if any(rank.stopped or (rank.silent and (lost_patience or rank.phase not in PHASES_WITHOUT_LIMIT)) for rank in ranks):
+    if any(
+        rank.stopped or rank.blocked or (rank.silent and (lost_patience or rank.phase not in PHASES_WITHOUT_LIMIT))
+        for rank in ranks
+    ):
         return True
     phases = {rank.phase for rank in ranks}
     if phases & PHASES_WITHOUT_LIMIT or phases <= IDLE_PHASES:
@@ -203,11 +209,11 @@ def is_hang(ranks: Collection[RankState], without_step_seconds: float, limits: H
 
 
 def nothing_moves(ranks: Collection[RankState]) -> bool:
-    """Return whether one rank is stopped, or others wait for ranks that stand still in a phase in which a step computes.
+    """Return whether one rank is stopped or blocked, or others wait for ranks that stand still in a phase in which a step computes.
 
     Where all wait for each other, all stand still.
     """
-    if any(rank.stopped for rank in ranks):
+    if any(rank.stopped or rank.blocked for rank in ranks):
         return True
     if any(rank.phase in PHASES_WITHOUT_LIMIT for rank in ranks):
         return False
@@ -247,6 +253,9 @@ def _stuck_of(ranks: Sequence[RankState], gone: Sequence[tuple[int, str]]) -> tu
             return _named(rank), "its process is stopped by a signal"
     if gone:
         return gone[0], "its process has ended"
+    for rank in ranks:
+        if rank.blocked:
+            return _named(rank), rank.blocked
     silent = [rank for rank in ranks if rank.silent]
     if len(silent) == 1:
         return _named(silent[0]), f"its process wrote nothing for more than {SILENT_SECONDS:.0f} s"

@@ -21,6 +21,7 @@ def ranks(
     silent: tuple[int, ...] = (),
     stopped: tuple[int, ...] = (),
     still: tuple[int, ...] = (),
+    blocked: tuple[int, ...] = (),
     steps: dict[int, int] | None = None,
 ) -> list[RankState]:
     return [
@@ -32,6 +33,7 @@ def ranks(
             stopped=rank in stopped,
             silent=rank in silent,
             still=rank in still,
+            blocked="its loader worker is stopped" if rank in blocked else "",
         )
         for rank, phase in enumerate(phases)
     ]
@@ -44,6 +46,8 @@ HANGS = {
     "one is silent": (ranks("forward", "forward", silent=(0,)), 0),
     "one is silent while another saves": (ranks("checkpoint", "collective", silent=(1,)), 1),
     "one is stopped while all save": (ranks("checkpoint", "checkpoint", stopped=(1,)), 1),
+    "one loads and its worker is stopped": (ranks("backward", "data_wait", "backward", blocked=(1,)), 1),
+    "a job of one rank whose worker is stopped": (ranks("data_wait", blocked=(0,)), 0),
     "one finished fewer steps": (ranks("backward", "forward", "backward", steps={2: 4}), 2),
 }
 PAUSES = {
@@ -118,6 +122,9 @@ QUICK = {
     "a rank that waits for data": (ranks("backward", "data_wait", still=(1,)), False),
     "a rank between two steps": (ranks("backward", "other", still=(1,)), False),
     "one of two stands still": (ranks("backward", "forward", "forward", still=(1,)), False),
+    "a rank whose loader worker is stopped": (ranks("backward", "data_wait", blocked=(1,)), True),
+    "a job of one rank whose loader worker is stopped": (ranks("data_wait", blocked=(0,)), True),
+    "a rank that loads and does nothing": (ranks("backward", "data_wait", still=(0, 1)), False),
     "all wait for each other, and one moves": (ranks("collective", "backward", still=(0,)), False),
     "a rank that saves": (ranks("backward", "checkpoint", still=(0, 1)), False),
     "a silent rank while another saves": (ranks("checkpoint", "forward", silent=(1,), still=(1,)), False),
