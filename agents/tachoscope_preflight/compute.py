@@ -45,7 +45,7 @@ def _matmul(torch: Any, device: str, effort: Effort) -> Measurement:
         if not _alike(torch, first, out):
             return failed(MATMUL, "one product had two results", device=device, broken=True)
     except RuntimeError as error:  # of CUDA: a lost or faulty GPU; out of memory where others use it
-        return failed(MATMUL, _first_line(error), device=device, broken=not isinstance(error, torch.OutOfMemoryError))
+        return failed(MATMUL, _first_line(error), device=device, broken=not isinstance(error, torch.cuda.OutOfMemoryError))
     return measured(MATMUL, found, device=device, comparable_with=like)
 
 
@@ -72,7 +72,7 @@ def _copies(torch: Any, device: str, effort: Effort) -> Iterator[Measurement]:
                 name, rates(call, float(_DEVICE_BYTES), effort, _waiter(torch, device)), device=device, comparable_with=like
             )
     except RuntimeError as error:
-        yield failed(TO_DEVICE, _first_line(error), device=device, broken=not isinstance(error, torch.OutOfMemoryError))
+        yield failed(TO_DEVICE, _first_line(error), device=device, broken=not isinstance(error, torch.cuda.OutOfMemoryError))
 
 
 def _copier(target: Any, source: Any) -> Any:

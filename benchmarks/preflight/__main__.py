@@ -34,6 +34,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no run after that")
     parser.add_argument("--output", type=Path, default=Path("build/preflight.jsonl"))
     parser.add_argument("--kind", choices=sorted(KINDS), help="one run with this fault, without a fleet")
+    parser.add_argument("--fleet", type=Path, help="a store of earlier healthy runs; default: makes one first")
+    parser.add_argument("--keep", type=Path, help="copy the store of healthy runs there at the end")
     given = parser.parse_args()
     if reason := facilities.why_not(NEEDS):
         raise SystemExit(f"this machine cannot be four hosts: {reason}")
@@ -43,12 +45,19 @@ def main() -> None:
     stop = time.monotonic() + 60 * given.minutes
     with hosts.folder() as place, given.output.open("w") as output:
         rows = []
-        for number, planted in enumerate([Planted(given.kind, 0, None)] if given.kind else order(given.faults, given.healthy)):
+        if given.fleet:
+            shutil.copytree(given.fleet, place / "store")
+        for number, planted in enumerate(
+            [Planted(given.kind, 0, None)] if given.kind else order(given.faults, given.healthy)[FLEET_RUNS if given.fleet else 0 :]
+        ):
             if time.monotonic() > stop:
                 break
-            rows.append(row(number, planted, place))
+            fleet = planted is None and number < FLEET_RUNS and not given.fleet
+            rows.append(row(number, planted, place, fleet=fleet))
             output.write(json.dumps(rows[-1]) + "\n")
             output.flush()
+        if given.keep:
+            shutil.copytree(place / "store", given.keep)
     print(summary(rows))
 
 
@@ -65,7 +74,7 @@ def order(faults: int, healthy: int) -> list[Planted | None]:
     return found
 
 
-def row(number: int, planted: Planted | None, place: Path) -> dict[str, Any]:
+def row(number: int, planted: Planted | None, place: Path, *, fleet: bool) -> dict[str, Any]:
     """Run once, and return what came of it beside what was planted."""
     names = [f"host{index + SIZE * (number // 2 % 2 if planted is None else 0)}" for index in range(SIZE)]
     store = place / "store"
@@ -81,7 +90,7 @@ def row(number: int, planted: Planted | None, place: Path) -> dict[str, Any]:
     found = (done.report or {}).get("hosts", [])
     return {
         "number": number,
-        "fleet": planted is None and number < FLEET_RUNS,
+        "fleet": fleet,
         "kind": planted.kind if planted is not None else None,
         "truth": sorted([*truth[0], *("-".join(sorted(link)) for link in truth[1])]),
         "named": sorted([*named, *("-".join(sorted(link)) for link in links)]),

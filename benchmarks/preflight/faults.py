@@ -14,8 +14,8 @@ from benchmarks.preflight.hosts import Shape
 
 SLOW_NETWORK_BYTES_PER_SECOND = 4e6
 SLOW_DISK_BYTES_PER_SECOND = 2_000_000
-SLOW_CORE_SHARE = 0.04
-COMPETITORS = 4
+SLOW_CORE_SHARE = 0.08
+COMPETITORS = 2
 
 
 @dataclass(frozen=True)

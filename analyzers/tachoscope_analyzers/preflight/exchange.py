@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tachoscope_analyzers.preflight.pairs import FAILED, RATES, Blame, blame, marked, of_host
@@ -51,10 +51,16 @@ def limits(
     return Limits(usual, least)
 
 
-def judge(exchanges: Sequence[Exchange], of: Limits) -> tuple[list[Exchange], Blame, list[JudgedMeasurement]]:
-    """Return the exchanges with the bad ones marked, who is to blame, and the verdict on each host's rates."""
+def judge(
+    exchanges: Sequence[Exchange], of: Limits, unfit: Collection[str]
+) -> tuple[list[Exchange], Blame, list[JudgedMeasurement]]:
+    """Return the exchanges with the bad ones marked, who is to blame, and the verdict on each host's rates.
+
+    Args:
+        unfit: hosts that are so by their own tests.
+    """
     seen = marked(exchanges, of.least)
-    guilty = blame(seen)
+    guilty = blame(seen, unfit)
     hosts = sorted({host for one in exchanges for host in (one.sender, one.receiver)})
     return seen, guilty, [one for host in hosts for one in _of_host(seen, host, guilty, of)]
 
@@ -86,5 +92,5 @@ def _verdict(host: str, name: str, own: Sequence[Exchange], guilty: Blame, *, ju
         partners = {one.sender for one in own} | {one.receiver for one in own}
         return "unfit", f"bad with {len(bad)} of {len(partners) - 1} partners"
     if judged:
-        return "fit", "but for a bad link" if bad else "as between other hosts, or not below --least"
+        return "fit", "but for pairs that are bad for another reason" if bad else "as between other hosts, or not below --least"
     return "not judged", "nothing to compare with: too few hosts in the store and in this run, or they differ too much"

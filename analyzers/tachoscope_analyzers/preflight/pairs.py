@@ -7,7 +7,7 @@ pairs are then explained. A bad pair that is left is a bad link. If most hosts w
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -71,13 +71,17 @@ def _bad(one: Exchange, limits: Mapping[str, float]) -> list[str]:
     return [name for name, rate in RATES.items() if (rate(one) or 0.0) < limits[name]]
 
 
-def blame(exchanges: Sequence[Exchange]) -> Blame:
-    """Return what explains the bad pairs with the fewest hosts and links."""
+def blame(exchanges: Sequence[Exchange], unfit: Collection[str] = ()) -> Blame:
+    """Return what explains the bad pairs with the fewest hosts and links.
+
+    Args:
+        unfit: hosts that are so by their own tests: who computes slowly also exchanges slowly, and a link is not to blame for that.
+    """
     pairs = {frozenset((one.sender, one.receiver)) for one in exchanges}
     bad = {frozenset((one.sender, one.receiver)) for one in exchanges if one.bad}
     hosts = sorted({host for pair in pairs for host in pair})
     named: list[str] = []
-    left, tested = set(bad), set(pairs)
+    left, tested = ({pair for pair in of if pair.isdisjoint(unfit)} for of in (bad, pairs))
     while worst := _worst(hosts, left, tested):
         named.append(worst)
         left = {pair for pair in left if worst not in pair}

@@ -29,8 +29,9 @@ def report(
         exchanges_like: what makes exchanges comparable. absent: why a host took no part, by host.
     """
     of = exchange.limits(exchanges, history, nominal, exchanges_like)
-    seen, guilty, of_exchanges = exchange.judge(exchanges, of)
-    measurements = [*judge_nodes(results, Fleet([*history, *results]), nominal), *of_exchanges]
+    own = judge_nodes(results, Fleet([*history, *results]), nominal)
+    seen, guilty, of_exchanges = exchange.judge(exchanges, of, {one.host for one in own if one.verdict == "unfit"})
+    measurements = [*own, *of_exchanges]
     hosts = [_host(result.host, measurements) for result in results]
     hosts += [JudgedHost(host=host, verdict="unfit", why=why) for host, why in (absent or {}).items()]
     return PreflightReport(

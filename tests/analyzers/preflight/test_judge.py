@@ -109,6 +109,15 @@ def test_where_all_pairs_are_bad_it_is_what_they_share_and_no_host_is_named() ->
     }
 
 
+def test_a_host_that_is_unfit_by_its_own_tests_explains_its_bad_pairs() -> None:
+    results = [result(host, 0.1 if host == "a" else 1.0) for host in "abcd"]
+    limits = {NAME: 0.5, "exchange_bytes_per_second": 1e6, "exchange_round_trips_per_second": 1.0}
+
+    found = report(results, [], limits, exchanges=exchanges("abcd", {"ac"}))
+
+    assert ({one.host: one.verdict for one in found.hosts}, found.links) == ({"a": "unfit", "b": "fit", "c": "fit", "d": "fit"}, [])
+
+
 def test_a_report_is_fit_only_if_every_rate_of_every_host_is() -> None:
     nominal = {NAME: 0.5}
 
