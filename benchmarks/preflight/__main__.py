@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("build/preflight.jsonl"))
     parser.add_argument("--kind", choices=sorted(KINDS), help="one run with this fault, without a fleet")
     parser.add_argument("--fleet", type=Path, help="a store of earlier healthy runs; default: makes one first")
+    parser.add_argument("--skip", type=int, default=0, help="with --fleet: begin with a later run of the plan")
     parser.add_argument("--keep", type=Path, help="copy the store of healthy runs there at the end")
     given = parser.parse_args()
     if reason := facilities.why_not(NEEDS):
@@ -48,7 +49,9 @@ def main() -> None:
         if given.fleet:
             shutil.copytree(given.fleet, place / "store")
         for number, planted in enumerate(
-            [Planted(given.kind, 0, None)] if given.kind else order(given.faults, given.healthy)[FLEET_RUNS if given.fleet else 0 :]
+            [Planted(given.kind, 0, None)]
+            if given.kind
+            else order(given.faults, given.healthy)[FLEET_RUNS + given.skip if given.fleet else 0 :]
         ):
             if time.monotonic() > stop:
                 break
