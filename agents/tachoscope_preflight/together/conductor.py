@@ -105,7 +105,7 @@ class Conductor:
         """Return the pairs that are bad and were measured in less than all rounds: each round lets another pair seem slower."""
         least = judging.limits(self._named(), history, nominal, self._like).least
         present = set(self._present())
-        bad = [one for one in marked(list(self._exchanges.values()), least) if one.bad and one.rounds < MOST_ROUNDS]
+        bad = [one for one in marked(list(self._exchanges.values()), least) if one.bad and one.rounds < _rounds(one)]
         return {pair for pair in map(self._ranks, bad) if set(pair) <= present}
 
     @staticmethod
@@ -174,6 +174,11 @@ def verdict_of(found: PreflightReport, host: str) -> Verdict:
     if any(host in (link.one, link.other) for link in found.links):
         return "unfit"
     return next((one.verdict for one in found.hosts if one.host == host), "not judged")
+
+
+def _rounds(one: Exchange) -> int:
+    """Return in how many rounds a pair has to be bad; one that fails takes long each time, and is tried twice."""
+    return 2 if one.error else MOST_ROUNDS
 
 
 def _better(one: Exchange, other: Exchange) -> Exchange:
