@@ -75,6 +75,10 @@ class Meta(msgspec.Struct, frozen=True):
     groups: list[Group] = []
 
 
+_META = msgspec.json.Decoder(Meta)
+"""Made here, once: two threads that first decode a type at the same time end the process in msgspec (seen with 0.22)."""
+
+
 @dataclass(frozen=True)
 class Columns:
     """A table: columns as contiguous numpy arrays, made on first use."""
@@ -108,7 +112,7 @@ class Trace:
     def __init__(self, folder: Path, path: Path) -> None:
         self.folder = folder
         self.path = path
-        self.meta = msgspec.json.decode((folder / "meta.json").read_bytes(), type=Meta)
+        self.meta = _META.decode((folder / "meta.json").read_bytes())
         for name in TABLES:
             setattr(self, name, Columns(_opened(folder / f"{name}.arrow")))
         self._texts = _opened(folder / "strings.arrow").column("text")
