@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.trace.analyses.collective_message import Arguments, message_bytes
 from tachoscope_analyzers.trace.analyses.exposed_communication import Computing
@@ -19,23 +19,58 @@ from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.view import TraceView
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Array = npt.NDArray[Any]
 
+_TEXT, _WHOLE, _FRACTION = np.object_, np.int64, np.float64
 GROUP_KEYS = ["side", "group", "group_description", "group_size", "kind"]
+ROW = np.dtype(
+    [
+        *(("row", _WHOLE), ("side", _TEXT), ("kind", _TEXT), ("group", _TEXT), ("group_description", _TEXT)),
+        *(("group_size", _WHOLE), ("group_ranks", _TEXT), ("dtype", _TEXT), ("bytes", _WHOLE), ("sequence", _WHOLE)),
+        *(("step", _WHOLE), ("start_ns", _WHOLE), ("end_ns", _WHOLE), ("duration_ns", _WHOLE), ("device", _WHOLE)),
+        *(("stream", _WHOLE), ("exposed_ns", _WHOLE)),
+        *(("algorithm_bandwidth_gb_per_s", _FRACTION), ("bus_bandwidth_gb_per_s", _FRACTION)),
+    ]
+)
+GROUP = np.dtype(
+    [
+        *(("side", _TEXT), ("group", _TEXT), ("group_description", _TEXT), ("group_size", _WHOLE), ("kind", _TEXT)),
+        *(("count", _WHOLE), ("bytes", _WHOLE), ("total_ns", _WHOLE), ("exposed_ns", _WHOLE)),
+        ("bus_bandwidth_median_gb_per_s", _FRACTION),
+    ]
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Collectives:
     """The collectives of a trace.
 
     Attributes:
-        each: one row for each, in order of start. by_group: one row for each process group and kind, the most exposed first.
+        rows: one of `ROW` for each, in order of start. groups: one of `GROUP` for each process group and kind, the most
+            exposed first.
         exposed: when any ran while nothing was computed beside it, one set for each device and the host.
     """
 
-    each: pd.DataFrame
-    by_group: pd.DataFrame
+    rows: Array
+    groups: Array
     exposed: list[Intervals]
+
+    @cached_property
+    def each(self) -> pd.DataFrame:
+        """`rows` as a table."""
+        import pandas as pd  # a third of a second, which a report does not need
+
+        return pd.DataFrame(self.rows)
+
+    @cached_property
+    def by_group(self) -> pd.DataFrame:
+        """`groups` as a table."""
+        import pandas as pd
+
+        return pd.DataFrame(self.groups)
 
     @property
     def exposed_ns(self) -> int:
@@ -46,7 +81,7 @@ class Collectives:
 def collectives(view: TraceView) -> Collectives:
     """Return the collectives of a trace.
 
-    Each kernel that communicates is one row, so the durations of rows on the device sum to the kernels' total. Columns of `each`:
+    Each kernel that communicates is one row, so the durations of rows on the device sum to the kernels' total. Fields of `rows`:
         row: number of the event. side: `device` (a kernel), `host` (the host does the transfer itself: gloo, MPI) or `launch` (a
             call of which the trace holds no kernel, such as in a trace without a device).
         kind: all_reduce, all_gather, ..., `other`. group, group_description, group_ranks, dtype: "" where not known.
@@ -57,35 +92,35 @@ def collectives(view: TraceView) -> Collectives:
             for launches, whose duration is that of the call.
         algorithm_bandwidth_gb_per_s, bus_bandwidth_gb_per_s: with the wait for late ranks in it, NaN where not known.
 
-    Columns of `by_group`: side, group, group_description, group_size, kind, count, bytes (-1 when those of any row are not known),
+    Fields of `groups`: side, group, group_description, group_size, kind, count, bytes (-1 when those of any row are not known),
     total_ns, exposed_ns (each moment once, also where collectives of a row overlap), bus_bandwidth_median_gb_per_s.
     """
     communicating = np.asarray(view.classes == COMMUNICATION, dtype=bool)
     computing = Computing(view, communicating)
     launches = view.work.launch[communicating]
-    parts = [_on_device(view, communicating), _on_host(view, launches)]
-    table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
-    table = table.iloc[np.lexsort((table["row"].to_numpy(), table["start_ns"].to_numpy()))].reset_index(drop=True)
-    table.insert(len(table.columns) - 2, "exposed_ns", computing.exposed_each(table))
-    return Collectives(table, _by_group(table, computing), computing.exposed(table))
+    rows = np.concatenate([_on_device(view, communicating), _on_host(view, launches)])
+    rows = rows[np.lexsort((rows["row"], rows["start_ns"]))]
+    rows["exposed_ns"] = computing.exposed_each(rows)
+    return Collectives(rows, _by_group(rows, computing), computing.exposed(rows))
 
 
-def _by_group(table: pd.DataFrame, computing: Computing) -> pd.DataFrame:
-    rows = []
-    for key, part in table.groupby(GROUP_KEYS, sort=True):
-        sizes = part["bytes"].to_numpy()
-        rows.append(
-            (
-                *key,
-                len(part),
-                int(sizes.sum()) if (sizes >= 0).all() else -1,
-                int(part["duration_ns"].sum()),
-                sum(one.total for one in computing.exposed(part)),
-                float(part["bus_bandwidth_gb_per_s"].median()),
-            )
+def _by_group(rows: Array, computing: Computing) -> Array:
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for place, key in enumerate(zip(*(rows[name].tolist() for name in GROUP_KEYS), strict=True)):
+        places.setdefault(key, []).append(place)
+    groups = np.zeros(len(places), dtype=GROUP)
+    for number, key in enumerate(sorted(places)):
+        part = rows[places[key]]
+        known = part["bus_bandwidth_gb_per_s"][~np.isnan(part["bus_bandwidth_gb_per_s"])]
+        groups[number] = (
+            *key,
+            len(part),
+            int(part["bytes"].sum()) if (part["bytes"] >= 0).all() else -1,
+            int(part["duration_ns"].sum()),
+            sum(one.total for one in computing.exposed(part)),
+            float(np.median(known)) if len(known) else np.nan,
         )
-    columns = [*GROUP_KEYS, "count", "bytes", "total_ns", "exposed_ns", "bus_bandwidth_median_gb_per_s"]
-    return pd.DataFrame(rows, columns=columns).sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
+    return groups[np.argsort(-groups["exposed_ns"], kind="stable")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +142,7 @@ class _CollectiveColumns:
     stream: Rows
 
 
-def _on_device(view: TraceView, communicating: npt.NDArray[np.bool_]) -> pd.DataFrame:
+def _on_device(view: TraceView, communicating: npt.NDArray[np.bool_]) -> Array:
     trace, work = view.trace, view.work
     rows, launch = work.row[communicating], work.launch[communicating]
     named = backend_annotations(trace).rows
@@ -128,7 +163,7 @@ def _on_device(view: TraceView, communicating: npt.NDArray[np.bool_]) -> pd.Data
     return _table(view, found)
 
 
-def _on_host(view: TraceView, launches: Rows) -> pd.DataFrame:
+def _on_host(view: TraceView, launches: Rows) -> Array:
     trace = view.trace
     host = host_collectives(trace, view.operator_of, launches)
     rows = host.rows
@@ -147,7 +182,7 @@ def _on_host(view: TraceView, launches: Rows) -> pd.DataFrame:
     return _table(view, found)
 
 
-def _table(view: TraceView, found: _CollectiveColumns) -> pd.DataFrame:
+def _table(view: TraceView, found: _CollectiveColumns) -> Array:
     steps, arguments = view.steps, found.arguments
     kinds = _kinds(view, found.rows, arguments, found.annotation)
     sizes = message_bytes(view.trace, arguments, kinds, found.annotation)
@@ -155,24 +190,26 @@ def _table(view: TraceView, found: _CollectiveColumns) -> pd.DataFrame:
     timed = (sizes >= 0) & (duration > 0) & (found.side != "launch")
     algorithm = np.where(timed, sizes / np.maximum(duration, 1), np.nan)  # bytes per ns are GB per s
     factors = [bus_factor(kind, size) for kind, size in zip(kinds, arguments["group_size"].tolist(), strict=True)]
-    return pd.DataFrame(
-        {
-            "row": found.rows,
-            "side": found.side,
-            "kind": kinds,
-            **{name: arguments[name] for name in ("group", "group_description", "group_size", "group_ranks", "dtype")},
-            "bytes": sizes,
-            "sequence": arguments["sequence"],
-            "step": np.where(step >= 0, steps.number[step], -1) if len(steps) else step,
-            "start_ns": found.start,
-            "end_ns": found.end,
-            "duration_ns": duration,
-            "device": found.device,
-            "stream": found.stream,
-            "algorithm_bandwidth_gb_per_s": algorithm,
-            "bus_bandwidth_gb_per_s": algorithm * np.array(factors, dtype=np.float64),
-        }
-    )
+    columns = {
+        "row": found.rows,
+        "side": found.side,
+        "kind": kinds,
+        **{name: arguments[name] for name in ("group", "group_description", "group_size", "group_ranks", "dtype")},
+        "bytes": sizes,
+        "sequence": arguments["sequence"],
+        "step": np.where(step >= 0, steps.number[step], -1) if len(steps) else step,
+        "start_ns": found.start,
+        "end_ns": found.end,
+        "duration_ns": duration,
+        "device": found.device,
+        "stream": found.stream,
+        "algorithm_bandwidth_gb_per_s": algorithm,
+        "bus_bandwidth_gb_per_s": algorithm * np.array(factors, dtype=np.float64),
+    }
+    rows = np.zeros(len(found.rows), dtype=ROW)
+    for name, values in columns.items():
+        rows[name] = values
+    return rows
 
 
 def _kinds(view: TraceView, rows: Rows, arguments: Arguments, annotation: Rows) -> Array:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
-from tachoscope_analyzers.trace.device_time.kernels import percent
+from tachoscope_analyzers.stats.ratio import percent
 from tachoscope_analyzers.trace.events.intervals import covered, union
 from tachoscope_analyzers.trace.events.launch_names import is_graph_launch
 from tachoscope_analyzers.trace.events.merged_files import launching_processes
 from tachoscope_analyzers.trace.events.missing_device_work import (
     device_work_is_lost,
+    have_work,
     holds_no_known_work,
     kernel_launches,
     runtime_calls,
@@ -23,6 +24,9 @@ from tachoscope_analyzers.trace.events.steps import window
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_core.report.report import SEVERITY_ORDER, Severity
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = ["what", "value", "unit", "severity", "meaning"]
 
@@ -56,14 +60,20 @@ class Note:
 
 
 def quality(view: TraceView) -> pd.DataFrame:
-    """Return what is wrong with a trace, the gravest first; empty for one without fault.
+    """Return what is wrong with a trace, see `notes`.
 
     Columns: what, value, unit, severity (critical: figures of the whole are not to be trusted; warning: some figures are not;
     info), meaning (what can and cannot be concluded).
     """
-    notes = [*_file(view), *_merged(view), *_steps(view), *_links(view), *_clocks(view), *_overflow(view), *_overhead(view)]
-    notes.sort(key=lambda note: SEVERITY_ORDER[note.severity])
-    return pd.DataFrame([[getattr(note, column) for column in COLUMNS] for note in notes], columns=COLUMNS)
+    import pandas as pd  # a third of a second, which a report does not need
+
+    return pd.DataFrame([[getattr(note, column) for column in COLUMNS] for note in notes(view)], columns=COLUMNS)
+
+
+def notes(view: TraceView) -> list[Note]:
+    """Return what is wrong with a trace, the gravest first; empty for one without fault."""
+    found = [*_file(view), *_merged(view), *_steps(view), *_links(view), *_clocks(view), *_overflow(view), *_overhead(view)]
+    return sorted(found, key=lambda note: SEVERITY_ORDER[note.severity])
 
 
 def _file(view: TraceView) -> Iterator[Note]:
@@ -176,7 +186,7 @@ def _graphs(view: TraceView) -> Iterator[Note]:
     """Yield notes on CUDA graphs: profilers may record only some replays; a graph without any work may be empty."""
     trace, calls = view.trace, runtime_calls(view)
     graphs = calls[is_graph_launch(trace, calls)]
-    recorded = np.isin(trace.events["correlation"][graphs], trace.events["correlation"][view.work.row])
+    recorded = have_work(view, graphs)
     if recorded.any() and not recorded.all():
         lost = int((~recorded).sum())
         share = percent(lost, len(graphs))

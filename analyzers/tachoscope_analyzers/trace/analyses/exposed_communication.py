@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.trace.events.intervals import Intervals, covered, difference, union
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 
+Array = npt.NDArray[Any]
 COMMUNICATION_OPERATORS = ("c10d::", "_c10d_functional::", "c10d_functional::", "record_param_comms")
 
 
@@ -46,26 +48,25 @@ class Computing:
         rows = operators[computing[place]]
         return union(trace.start[rows], trace.end[rows])
 
-    def exposed_each(self, table: pd.DataFrame) -> Nanoseconds:
-        """Return for each collective of a table how long nothing was computed on its device, in ns, 0 for launches."""
-        exposed = np.where(table["side"] == "launch", 0, table["duration_ns"])
-        for side, device in _places(table):
-            mine = ((table["side"] == side) & (table["device"] == device)).to_numpy()
-            part = table[mine]
-            exposed[mine] -= covered(self.intervals(side, device), part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+    def exposed_each(self, rows: Array) -> Nanoseconds:
+        """Return for each collective (`collectives.ROW`) how long nothing was computed on its device, in ns, 0 for launches."""
+        exposed = np.where(rows["side"] == "launch", 0, rows["duration_ns"])
+        for side, device in _places(rows):
+            mine = (rows["side"] == side) & (rows["device"] == device)
+            exposed[mine] -= covered(self.intervals(side, device), rows["start_ns"][mine], rows["end_ns"][mine])
         return np.asarray(exposed, dtype=np.int64)
 
-    def exposed(self, table: pd.DataFrame) -> list[Intervals]:
-        """Return when any collective of a table ran while nothing was computed beside it, one set for each device and the host."""
+    def exposed(self, rows: Array) -> list[Intervals]:
+        """Return when any of some collectives ran while nothing was computed beside it, one set for each device and the host."""
         found = []
-        for side, device in _places(table):
-            part = table[(table["side"] == side) & (table["device"] == device)]
-            busy = union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+        for side, device in _places(rows):
+            mine = (rows["side"] == side) & (rows["device"] == device)
+            busy = union(rows["start_ns"][mine], rows["end_ns"][mine])
             found.append(difference(busy, self.intervals(side, device)))
         return found
 
 
-def _places(table: pd.DataFrame) -> list[tuple[str, int]]:
+def _places(rows: Array) -> list[tuple[str, int]]:
     """Return the places of collectives, (side, device), launches separately."""
-    places = set(zip(table["side"].tolist(), table["device"].tolist(), strict=True))
+    places = set(zip(rows["side"].tolist(), rows["device"].tolist(), strict=True))
     return sorted(place for place in places if place[0] != "launch")

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tachoscope_analyzers.trace.device_time.kernels import GRAPH_LAUNCH, percent
+from tachoscope_analyzers.stats.ratio import percent
+from tachoscope_analyzers.trace.device_time.kernels import GRAPH_LAUNCH
 from tachoscope_analyzers.trace.events.callers import outermost_operators
 from tachoscope_analyzers.trace.events.intervals import covered, union
 from tachoscope_analyzers.trace.events.launch_links import Rows

@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.events.intervals import covered, gaps, union
 from tachoscope_analyzers.trace.events.runtime_calls import Role, roles
 from tachoscope_analyzers.trace.events.steps import window
 from tachoscope_analyzers.trace.events.view import TraceView
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 from tachoscope_analyzers.trace.reading.trace import Trace
 
 _DIRECTIONS = (
@@ -37,7 +37,7 @@ def copies(view: TraceView) -> pd.DataFrame:
     NaN).
     """
     trace, work = view.trace, view.work
-    chosen = np.flatnonzero(np.isin(work.kind, (Kind.MEMCPY, Kind.MEMSET)))
+    chosen = np.flatnonzero(is_any(work.kind, (Kind.MEMCPY, Kind.MEMSET)))
     codes, place = trace.distinct_names(work.row[chosen])
     texts = trace.strings[codes].tolist()
     direction = np.array([_first(_DIRECTIONS, text, "other") for text in texts], dtype=object)[place]

@@ -9,7 +9,7 @@ import pandas as pd
 from tachoscope_analyzers.trace.analyses.operator_tree import UNLINKED
 from tachoscope_analyzers.trace.events.steps import PROFILER_STEP
 from tachoscope_analyzers.trace.events.view import TraceView
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 
 Array = npt.NDArray[np.int64]
 
@@ -28,7 +28,7 @@ def operator_paths(view: TraceView) -> pd.DataFrame:
     total_host_ns. The last row is device work that was launched in no operator, where there is any.
     """
     trace, work = view.trace, view.work
-    rows = np.flatnonzero(np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION)))
+    rows = np.flatnonzero(is_any(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION)))
     parent, path, levels = _paths(view, rows)
     device = np.zeros(len(trace.kind) + 1, dtype=np.int64)  # the last one takes what is launched in none
     at = np.where(work.launch >= 0, view.operator_of[np.maximum(work.launch, 0)], -1) if len(work) else work.launch

@@ -13,7 +13,7 @@ import pandas as pd
 from tachoscope_analyzers.trace.device_time.ledger import STATES, step_states
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.view import TraceView
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 
 MOST_ROWS = 2_000
 OTHERS = "(others)"
@@ -123,7 +123,7 @@ def _kernels(view: TraceView, chosen: Rows, names: npt.NDArray[Any], position: R
 
 def _operators(view: TraceView, launchers: npt.NDArray[Any], durations: Rows) -> pd.DataFrame:
     trace = view.trace
-    rows = np.flatnonzero(np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION)))
+    rows = np.flatnonzero(is_any(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION)))
     inside = np.zeros(len(trace.events), dtype=np.int64)
     outer = view.operator_of[rows] if len(rows) else rows
     np.add.at(inside, outer[outer >= 0], trace.events["duration"][rows[outer >= 0]])

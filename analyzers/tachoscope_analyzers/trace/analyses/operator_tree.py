@@ -11,7 +11,7 @@ import pandas as pd
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.nesting import parents
 from tachoscope_analyzers.trace.events.view import TraceView
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 
 Array = npt.NDArray[np.int64]
 
@@ -31,7 +31,7 @@ def by_operator(view: TraceView, *, per_step: bool = False) -> pd.DataFrame:
     device_share_percent (of self_device_ns).
     """
     trace = view.trace
-    rows = np.flatnonzero(np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION)))
+    rows = np.flatnonzero(is_any(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION)))
     return _table(view, rows, view.operator_of, per_step=per_step)
 
 
@@ -43,7 +43,7 @@ def by_module(view: TraceView, *, per_step: bool = False) -> pd.DataFrame:
     """
     trace = view.trace
     codes = np.zeros(max(len(trace.strings), 1), dtype=bool)
-    host = np.isin(trace.kind, (Kind.PYTHON, Kind.ANNOTATION, Kind.CPU_OP))
+    host = is_any(trace.kind, (Kind.PYTHON, Kind.ANNOTATION, Kind.CPU_OP))
     used = np.unique(trace.events["name"][host])
     codes[used] = [MODULE.match(name) is not None for name in trace.strings[used].tolist()]
     modules = np.flatnonzero(host & codes[trace.events["name"]])

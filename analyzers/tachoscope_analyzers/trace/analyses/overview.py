@@ -20,7 +20,7 @@ from tachoscope_analyzers.trace.events.intervals import Intervals, covered, inte
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, MEMCPY, MEMSET
 from tachoscope_analyzers.trace.events.missing_device_work import device_work_is_lost, holds_no_known_work
 from tachoscope_analyzers.trace.events.view import TraceView
-from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
+from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind, is_any
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_analyzers.trace.reading.trace import Trace
 from tachoscope_analyzers.trace.reading.track import Track
@@ -153,7 +153,7 @@ def _stream(view: TraceView, mine: slice, bounds: Nanoseconds, *, several: bool)
 
 def _thread(trace: Trace, code: int, rows: npt.NDArray[np.int64], bounds: Nanoseconds) -> Row:
     kind = trace.kind[rows]
-    chosen = [np.isin(kind, kinds) for _, kinds in _OF_THREADS]
+    chosen = [is_any(kind, kinds) for _, kinds in _OF_THREADS]
     times = _in_turn(trace.start[rows], trace.end[rows], chosen, bounds)
     return _row(thread_name(trace.meta.tracks[code]), THREAD_STATES, times, bounds)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
+from tachoscope_analyzers.stats.ratio import percent
 from tachoscope_analyzers.trace.device_time.idle import device_window
-from tachoscope_analyzers.trace.device_time.kernels import percent
 from tachoscope_analyzers.trace.events.intervals import Intervals, covered, difference, intersection, union
 from tachoscope_analyzers.trace.events.kernel_names import COMMUNICATION, MEMCPY, MEMSET
 from tachoscope_analyzers.trace.events.steps import Steps
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TIMES = [
     "span_ns",
@@ -68,14 +71,17 @@ def breakdown(view: TraceView) -> pd.DataFrame:
     communication and compute), exposed_communication_ns (without compute), exposed_copies_ns (without any kernel), shares of the
     span as *_percent, and overlap_percent, the share of the communication under which the device computed.
     """
-    frames = []
+    parts = []
     for device in view.devices:
-        start, end = device_window(view, device)
-        frame = _over(device_time(view, device), np.array([start], dtype=np.int64), np.array([end], dtype=np.int64))
-        frame.insert(0, "device", device)
-        frame.insert(1, "start_ns", start)
-        frames.append(frame)
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["device", "start_ns", *TIMES])
+        start, _ = device_window(view, device)
+        parts.append({"device": [device], "start_ns": [start], **_with_shares(times_of(view, device))})
+    return _frame(parts, ["device", "start_ns", *TIMES])
+
+
+def times_of(view: TraceView, device: int) -> dict[str, Nanoseconds]:
+    """Return how a device spent its window: `TIMES`, each of shape (1,)."""
+    start, end = device_window(view, device)
+    return _over(device_time(view, device), np.array([start], dtype=np.int64), np.array([end], dtype=np.int64))
 
 
 def by_step(view: TraceView) -> pd.DataFrame:
@@ -84,36 +90,38 @@ def by_step(view: TraceView) -> pd.DataFrame:
     Work before the first step's mark is in no step, so the steps' sums may be below those of `breakdown`.
     """
     steps: Steps = view.device_steps
-    frames = []
+    parts = []
     for device in view.devices:
-        frame = _over(device_time(view, device), steps.start, steps.end)
-        frame.insert(0, "device", device)
-        frame.insert(1, "step", steps.number)
-        frame.insert(2, "start_ns", steps.start)
-        frames.append(frame)
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["device", "step", "start_ns", *TIMES])
+        times = _with_shares(_over(device_time(view, device), steps.start, steps.end))
+        parts.append({"device": np.full(len(steps), device), "step": steps.number, "start_ns": steps.start, **times})
+    return _frame(parts, ["device", "step", "start_ns", *TIMES])
 
 
-def _over(time: DeviceTime, starts: Nanoseconds, ends: Nanoseconds) -> pd.DataFrame:
+def _frame(parts: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
+    import pandas as pd  # a third of a second, which a report does not need
+
+    return pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+
+def _over(time: DeviceTime, starts: Nanoseconds, ends: Nanoseconds) -> dict[str, Nanoseconds]:
     busy = covered(time.busy, starts, ends)
-    frame = pd.DataFrame(
-        {
-            "span_ns": ends - starts,
-            "busy_ns": busy,
-            "idle_ns": ends - starts - busy,
-            "compute_ns": covered(time.compute, starts, ends),
-            "communication_ns": covered(time.communication, starts, ends),
-            "copies_ns": covered(time.copies, starts, ends),
-            "overlap_ns": covered(intersection(time.communication, time.compute), starts, ends),
-            "exposed_communication_ns": covered(time.exposed_communication, starts, ends),
-            "exposed_copies_ns": covered(time.exposed_copies, starts, ends),
-        },
-        columns=TIMES,
-    )
-    parts = frame[["compute_ns", "exposed_communication_ns", "exposed_copies_ns", "idle_ns"]].sum(axis=1)
-    assert (parts == frame["span_ns"]).all(), "the parts of a device's time must sum to its span"
-    for name in _SHARES:
-        frame[f"{name}_percent"] = [percent(part, whole) for part, whole in zip(frame[f"{name}_ns"], frame["span_ns"], strict=True)]
-    pairs = zip(frame["overlap_ns"], frame["communication_ns"], strict=True)
-    frame["overlap_percent"] = [percent(part, whole) for part, whole in pairs]
-    return frame
+    times = {
+        "span_ns": ends - starts,
+        "busy_ns": busy,
+        "idle_ns": ends - starts - busy,
+        "compute_ns": covered(time.compute, starts, ends),
+        "communication_ns": covered(time.communication, starts, ends),
+        "copies_ns": covered(time.copies, starts, ends),
+        "overlap_ns": covered(intersection(time.communication, time.compute), starts, ends),
+        "exposed_communication_ns": covered(time.exposed_communication, starts, ends),
+        "exposed_copies_ns": covered(time.exposed_copies, starts, ends),
+    }
+    parts = times["compute_ns"] + times["exposed_communication_ns"] + times["exposed_copies_ns"] + times["idle_ns"]
+    assert (parts == times["span_ns"]).all(), "the parts of a device's time must sum to its span"
+    return times
+
+
+def _with_shares(times: dict[str, Nanoseconds]) -> dict[str, Any]:
+    pairs = {f"{name}_percent": (times[f"{name}_ns"], times["span_ns"]) for name in _SHARES}
+    pairs["overlap_percent"] = (times["overlap_ns"], times["communication_ns"])
+    return times | {name: [percent(part, whole) for part, whole in zip(*pair, strict=True)] for name, pair in pairs.items()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tachoscope_analyzers.findings.evidence import measured
-from tachoscope_analyzers.trace.device_time.breakdown import breakdown
+from tachoscope_analyzers.trace.device_time.breakdown import times_of
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_core.report.report import Evidence, QualityNote
 
@@ -30,10 +30,9 @@ class DeviceUse:
 
 def device_use(view: TraceView, device: int) -> DeviceUse:
     """Return which part of its span, 0 to 1, a device was idle and communicated."""
-    table = breakdown(view)
-    row = table[table["device"] == device].iloc[0]
-    span = max(int(row["span_ns"]), 1)
-    return DeviceUse(device, *(float(row[f"{name}_ns"]) / span for name in ("idle", "communication", "exposed_communication")))
+    times = times_of(view, device)
+    span = max(int(times["span_ns"][0]), 1)
+    return DeviceUse(device, *(float(times[f"{name}_ns"][0]) / span for name in ("idle", "communication", "exposed_communication")))
 
 
 def use_note(uses: Mapping[int, DeviceUse]) -> list[QualityNote]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.trace.events import host_spans as host
 from tachoscope_analyzers.trace.events.callers import outermost_operators, source_lines
-from tachoscope_analyzers.trace.events.categories import labels, names
+from tachoscope_analyzers.trace.events.categories import Labels, labels, names
 from tachoscope_analyzers.trace.events.host_spans import HostSpans
 from tachoscope_analyzers.trace.events.intervals import Intervals, difference, gaps, intersection, union
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HOST_LAUNCH, SLOW_LAUNCH, HOST_PAUSE, UNEXPLAINED = "host_launch", "slow_launch", "host_pause", "unexplained"
 KERNEL_GAP, KERNEL_WAIT = "kernel_gap", "kernel_wait"
@@ -52,6 +55,10 @@ _LAUNCH_LATENCY_NS = 5_000
 _LONGEST_LATENCY_NS = 20_000
 LEAST_PAUSE_NS = 1_000_000
 _LONGEST_GAP_NS = 10_000
+PLACE = ("cause", "detail", "operator", "source")
+_NUMBERS = ("gaps", "total_ns", "longest_ns")
+_SUM_COLUMNS = [*PLACE, *_NUMBERS]
+SUM = np.dtype([(name, np.object_) for name in PLACE] + [(name, np.int64) for name in _NUMBERS])
 COLUMNS = ["device", "gap", "start_ns", "duration_ns", "cause", "detail", "operator", "source", "next_kernel"]
 
 
@@ -96,15 +103,39 @@ def idle(view: TraceView) -> pd.DataFrame:
     Columns: device, gap (number), start_ns, duration_ns, cause (see `CAUSES`), detail (name of the call or annotation that tells
     the cause), operator (the outermost one around it), source (line of user code, where the trace has stacks), next_kernel.
     """
-    tables = [table_of(view, device, pieces_of(view, device, *device_window(view, device))) for device in view.devices]
+    import pandas as pd  # a third of a second, which a report does not need
+
+    tables = [_table_of(view, device, pieces_of(view, device, *device_window(view, device))) for device in view.devices]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
 
 
 def by_cause(table: pd.DataFrame) -> pd.DataFrame:
     """Return `idle` summed by device, cause, detail, operator and source: gaps, total_ns, longest_ns; longest sum first."""
-    groups = table.groupby(["device", "cause", "detail", "operator", "source"], sort=False, observed=True)
-    summed = groups.agg(gaps=("gap", "nunique"), total_ns=("duration_ns", "sum"), longest_ns=("duration_ns", "max")).reset_index()
-    return summed.sort_values(["device", "total_ns"], ascending=[True, False], kind="stable", ignore_index=True)
+    import pandas as pd
+
+    parts = []
+    for device in sorted(set(table["device"].tolist())):
+        mine = table[table["device"] == device]
+        places = tuple(Labels.of_column(mine[name]) for name in PLACE)
+        sums = summed(places, mine["gap"].to_numpy(), mine["duration_ns"].to_numpy())
+        parts.append(pd.DataFrame(sums).assign(device=device)[["device", *_SUM_COLUMNS]])
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["device", *_SUM_COLUMNS])
+
+
+def summed(places: tuple[Labels, ...], gap: Rows, duration: Nanoseconds) -> npt.NDArray[Any]:
+    """Return pieces of a device's idle time summed by `PLACE`, a row of `SUM` for each, longest sum first."""
+    place = np.zeros(len(gap), dtype=np.int64)
+    for column in places:  # numbered anew each time, so that the number of a row stays small
+        place = np.unique(place * max(len(column.texts), 1) + column.number, return_inverse=True)[1].reshape(-1)
+    _, first, place = np.unique(place, return_index=True, return_inverse=True)
+    sums = np.zeros(len(first), dtype=SUM)
+    for name, column in zip(PLACE, places, strict=True):
+        sums[name] = [column.texts[number] for number in column.number[first].tolist()]
+    np.add.at(sums["total_ns"], place, duration)
+    np.maximum.at(sums["longest_ns"], place, duration)
+    pairs = np.unique(np.stack([place.reshape(-1), gap]), axis=1)
+    np.add.at(sums["gaps"], pairs[0], 1)
+    return sums[np.lexsort((first, -sums["total_ns"]))]
 
 
 def device_window(view: TraceView, device: int) -> tuple[int, int]:
@@ -217,21 +248,21 @@ def _waited(view: TraceView, found: _DeviceGaps, spans: HostSpans) -> tuple[Inte
     return claimed, calls.at(view.trace, calls.time.starts[began])
 
 
-def table_of(view: TraceView, device: int, pieces: IdlePieces) -> pd.DataFrame:
-    """Return pieces of a device's idle time as a table, see `idle`."""
+def places_of_pieces(view: TraceView, pieces: IdlePieces) -> tuple[Labels, ...]:
+    """Return the columns `PLACE` of pieces of a device's idle time."""
     operator = outermost_operators(view, pieces.row)
-    source, sources = pd.factorize(source_lines(view.trace, pieces.row, operator, pieces.start))
-    return pd.DataFrame(
-        {
-            "device": device,
-            "gap": pieces.gap,
-            "start_ns": pieces.start,
-            "duration_ns": pieces.end - pieces.start,
-            "cause": labels(list(CAUSES), pieces.cause),
-            "detail": names(view.trace, pieces.row),
-            "operator": names(view.trace, operator),
-            "source": labels(sources.tolist(), source),
-            "next_kernel": names(view.trace, pieces.following),
-        },
-        columns=COLUMNS,
+    lines = source_lines(view.trace, pieces.row, operator, pieces.start).tolist()
+    return (
+        labels(list(CAUSES), pieces.cause),
+        names(view.trace, pieces.row),
+        names(view.trace, operator),
+        labels(lines, np.arange(len(lines))),
     )
+
+
+def _table_of(view: TraceView, device: int, pieces: IdlePieces) -> pd.DataFrame:
+    import pandas as pd
+
+    times = {"device": device, "gap": pieces.gap, "start_ns": pieces.start, "duration_ns": pieces.end - pieces.start}
+    places = dict(zip(PLACE, places_of_pieces(view, pieces), strict=True)) | {"next_kernel": names(view.trace, pieces.following)}
+    return pd.DataFrame(times | {name: column.categorical for name, column in places.items()}, columns=COLUMNS)

@@ -76,11 +76,12 @@ def _frames(view: TraceView, moments: Nanoseconds) -> list[str]:
     )[len(rows) :]
     inside = (around >= 0) & (around < len(rows))
     inner = names(trace, np.where(inside, rows[np.where(inside, around, 0)], -1))
+    frames = [inner.texts[number] for number in inner.number.tolist()]
     nowhere = np.full(len(moments), -1, dtype=np.int64)
     lines = source_lines(trace, nowhere, nowhere, moments)
     return [
         (f", in {frame[:_NAME_LENGTH]}" if frame and frame != line else "") + (f", at {line}" if line else "")
-        for frame, line in zip(np.asarray(inner).tolist(), lines.tolist(), strict=True)
+        for frame, line in zip(frames, lines.tolist(), strict=True)
     ]
 
 

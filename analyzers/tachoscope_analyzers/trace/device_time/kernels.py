@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tachoscope_analyzers.stats.ratio import percent
 from tachoscope_analyzers.trace.events.intervals import union
 from tachoscope_analyzers.trace.events.kernel_names import MEMCPY, MEMSET, precision_of, tensor_cores_of
 from tachoscope_analyzers.trace.events.kernel_names import is_communication as is_communication
@@ -105,11 +106,6 @@ SUMMARY_COLUMNS = [
     "blocks_per_sm",
     "tensor_core_time_percent",
 ]
-
-
-def percent(part: float, whole: float) -> float:
-    """Return 100 part / whole, NaN where there is no whole."""
-    return 100.0 * float(part) / float(whole) if whole else float("nan")
 
 
 def _statistics(frame: pd.DataFrame, keys: list[str], sums: tuple[str, ...] = ()) -> pd.DataFrame:

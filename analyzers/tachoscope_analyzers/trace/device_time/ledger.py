@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.trace.device_time.before_forward import input_pauses
 from tachoscope_analyzers.trace.device_time.breakdown import DeviceTime, device_time
@@ -30,6 +30,9 @@ from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_core.metrics.catalogue import TRAINING_STATES
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 STATE_OF_CAUSE = {
     host.DATA_LOADING: "data_wait",
     host.CHECKPOINT: "checkpoint",
@@ -51,21 +54,31 @@ HOST = -2
 """Stands for the device in the ledger of a trace without device work; -1 is a device whose number its writer does not tell."""
 STATES = ("compute", "communication", "host_to_device", "data_wait", "host_wait", "checkpoint", "evaluation", "unexplained")
 assert set(STATES) <= set(TRAINING_STATES)
+LEDGER = np.dtype(
+    [(name, np.int64) for name in ("device", "step", "start_ns", "duration_ns", *(f"{state}_ns" for state in STATES))]
+)
 
 _COLLECTIVE = re.compile(r"(gloo|nccl|mpi|ucc|c10d|rccl|xccl):|record_param_comms|.*\bbarrier$")
 _ACROSS = re.compile(r"(?i).*(HtoD|DtoH|PtoP|HostToDevice|DeviceToHost|PeerToPeer|memcpy32_h2d|H2D|D2H)")
 
 
 def step_states(view: TraceView) -> pd.DataFrame:
+    """Return the ledger, see `step_ledger`."""
+    import pandas as pd  # a third of a second, which a report does not need
+
+    return pd.DataFrame(step_ledger(view))
+
+
+def step_ledger(view: TraceView) -> npt.NDArray[Any]:
     """Return the ledger: one row for each step of each device, or of the host (device -2) in a trace without device work.
 
     Where the work of the devices is lost, or nothing that the trace holds is known, it is one row a step, all of it unexplained.
 
     Invariant: the states of a row sum to its `duration_ns`, to the nanosecond.
-    Columns: device, step, start_ns, duration_ns, then nanoseconds by state: `compute_ns` (kernels that do not communicate, copies
-    within the device, and gaps of up to 10 us between queued kernels), `communication_ns` (exposed), `host_to_device_ns` (exposed
-    copies between host and device), `data_wait_ns`, `host_wait_ns` (the device is idle while the host launches, synchronises,
-    allocates or pauses), `checkpoint_ns`, `evaluation_ns`, `unexplained_ns`.
+    Fields (`LEDGER`): device, step, start_ns, duration_ns, then nanoseconds by state: `compute_ns` (kernels that do not
+    communicate, copies within the device, and gaps of up to 10 us between queued kernels), `communication_ns` (exposed),
+    `host_to_device_ns` (exposed copies between host and device), `data_wait_ns`, `host_wait_ns` (the device is idle while the
+    host launches, synchronises, allocates or pauses), `checkpoint_ns`, `evaluation_ns`, `unexplained_ns`.
     """
     steps = view.device_steps
     found = [_rows(device, steps, device_states(view, device)) for device in view.devices]
@@ -73,8 +86,8 @@ def step_states(view: TraceView) -> pd.DataFrame:
         found = [_rows(HOST, steps, {"unexplained": union(steps.start, steps.end)})]
     elif not len(view.work):
         found = [_rows(HOST, steps, host_states(view))]
-    table = pd.concat(found, ignore_index=True)
-    total = table[[f"{state}_ns" for state in STATES]].sum(axis=1)
+    table = np.concatenate(found)
+    total = sum((table[f"{state}_ns"] for state in STATES), np.zeros(len(table), dtype=np.int64))
     assert (total == table["duration_ns"]).all(), "the states of a step must sum to it"
     return table
 
@@ -135,12 +148,13 @@ def host_states(view: TraceView) -> dict[str, Intervals]:
     return found
 
 
-def _rows(device: int, steps: Steps, found: dict[str, Intervals]) -> pd.DataFrame:
-    columns = {"device": np.full(len(steps), device), "step": steps.number, "start_ns": steps.start}
-    columns["duration_ns"] = steps.end - steps.start
+def _rows(device: int, steps: Steps, found: dict[str, Intervals]) -> npt.NDArray[Any]:
+    rows = np.zeros(len(steps), dtype=LEDGER)
+    rows["device"], rows["step"], rows["start_ns"] = device, steps.number, steps.start
+    rows["duration_ns"] = steps.end - steps.start
     for state in STATES:
-        columns[f"{state}_ns"] = covered(found.get(state, EMPTY), steps.start, steps.end)
-    return pd.DataFrame(columns)
+        rows[f"{state}_ns"] = covered(found.get(state, EMPTY), steps.start, steps.end)
+    return rows
 
 
 def _together(one: Intervals, other: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 
 from tachoscope_analyzers.trace.reading.trace import Array, Trace
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def names(trace: Trace, rows: Array) -> pd.Categorical:
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """A column of texts: `texts`, each once, and which of them each row has, shape of the rows."""
+
+    texts: list[str]
+    number: Array
+
+    def __getitem__(self, rows: Array) -> Labels:
+        return Labels(self.texts, self.number[rows])
+
+    @property
+    def categorical(self) -> pd.Categorical:
+        """The column for a table."""
+        import pandas as pd  # a third of a second, which a report does not need
+
+        return pd.Categorical.from_codes(self.number, pd.Index(self.texts, dtype=object))
+
+    @classmethod
+    def of_column(cls, column: pd.Series[str]) -> Labels:
+        """Return a column of a table."""
+        category = column.astype("category").cat
+        return cls(category.categories.tolist(), category.codes.to_numpy().astype(np.int64))
+
+
+def names(trace: Trace, rows: Array) -> Labels:
     """Return the names of events, empty for none (-1), shape of `rows`."""
     code = np.where(rows >= 0, trace.events["name"][np.maximum(rows, 0)] if len(trace.kind) else 0, 0)  # text 0 is empty
     used, number = np.unique(code, return_inverse=True)
     return labels(trace.strings[used].tolist(), number.reshape(-1))
 
 
-def labels(texts: list[str], number: Array) -> pd.Categorical:
+def labels(texts: list[str], number: Array) -> Labels:
     """Return texts by number; several numbers may stand for one text."""
-    codes, found = pd.factorize(np.array(texts, dtype=object))
-    return pd.Categorical.from_codes(codes[number], pd.Index(found, dtype=object))
+    place: dict[str, int] = {}
+    codes = np.array([place.setdefault(text, len(place)) for text in texts], dtype=np.int64)
+    return Labels(list(place), codes[number])

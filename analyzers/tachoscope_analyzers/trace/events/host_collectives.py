@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.trace.events.collective_names import host_collective, moves_data, only_launches
 from tachoscope_analyzers.trace.events.launch_links import Rows
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 from tachoscope_analyzers.trace.reading.trace import Trace
 
 _LEVELS_ABOVE_A_LAUNCH = 4
@@ -69,5 +69,5 @@ def _noted(trace: Trace) -> Rows:
         return rows
     codes, place = np.unique(trace.collectives["collective"], return_inverse=True)
     moving = np.array([moves_data(text) for text in trace.strings[codes]], dtype=bool)
-    host: Any = np.isin(trace.kind[rows], (Kind.CPU_OP, Kind.ANNOTATION))
+    host: Any = is_any(trace.kind[rows], (Kind.CPU_OP, Kind.ANNOTATION))
     return np.asarray(rows[host & moving[place.reshape(-1)]])

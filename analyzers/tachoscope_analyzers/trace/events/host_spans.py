@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.events.intervals import Intervals, union
 from tachoscope_analyzers.trace.events.launch_links import DeviceWork, Rows
 from tachoscope_analyzers.trace.events.runtime_calls import SYNCHRONISING, Role, roles
 from tachoscope_analyzers.trace.events.steps import PROFILER_STEP
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_analyzers.trace.reading.trace import Trace
 
@@ -93,7 +93,7 @@ def host_spans(trace: Trace, work: DeviceWork) -> HostSpans:
     driving = np.zeros(len(trace.meta.tracks) or 1, dtype=bool)
     driving[tracks] = True
     found = {cause: rows[driving[trace.events["track"][rows]]] for cause, rows in told.items()}
-    calls = np.flatnonzero(np.isin(trace.kind, (Kind.CPU_OP, Kind.RUNTIME)) & driving[trace.events["track"]])
+    calls = np.flatnonzero(is_any(trace.kind, (Kind.CPU_OP, Kind.RUNTIME)) & driving[trace.events["track"]])
     role = roles(trace, calls)
     found[SYNCHRONISATION] = calls[np.isin(role, (*SYNCHRONISING, Role.BLOCKING_COPY))]
     found[ALLOCATOR] = calls[np.isin(role, (Role.ALLOCATION, Role.FREE))]
@@ -114,7 +114,7 @@ def _rows_by_cause(trace: Trace) -> dict[str, Rows]:
     found: dict[str, list[Rows]] = {cause: [] for cause, _, _ in _PATTERNS}
     for cause, kinds, pattern in _PATTERNS:
         matching = np.array([re.match(pattern, texts[code]) is not None for code in codes], dtype=bool)
-        found[cause].append(rows[np.isin(kind, kinds) & matching[place]] if len(codes) else rows)
+        found[cause].append(rows[is_any(kind, kinds) & matching[place]] if len(codes) else rows)
     return {cause: np.unique(np.concatenate(parts)) for cause, parts in found.items()}
 
 
@@ -124,7 +124,7 @@ def _driving_tracks(trace: Trace, work: DeviceWork, marks: Rows) -> npt.NDArray[
     track = trace.events["track"]
     if len(launches):
         return np.unique(track[np.concatenate([launches, marks])]).astype(np.int64)
-    host = np.isin(trace.kind, (*_SPANS, Kind.RUNTIME, *_FRAMES))
+    host = is_any(trace.kind, (*_SPANS, Kind.RUNTIME, *_FRAMES))
     return np.unique(track[host]).astype(np.int64)
 
 

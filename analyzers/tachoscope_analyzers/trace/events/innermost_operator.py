@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.trace.events.intervals import covered, union
 from tachoscope_analyzers.trace.events.nesting import parents
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 from tachoscope_analyzers.trace.reading.trace import Trace
 
 Array = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ def cut_by_operator(trace: Trace, track: Array, start: Array, end: Array, also: 
 
 def _timeline(trace: Trace, thread: int, start: Array, end: Array, also: Array) -> tuple[Array, Array]:
     """Return moments at which a thread's innermost event changes within the stretches, and the event from then on."""
-    chosen = np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION))
+    chosen = is_any(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION))
     chosen[also] = True
     rows = np.flatnonzero(chosen & (trace.events["track"] == thread) & (trace.events["duration"] > 0))
     asked = union(start, end)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tachoscope_analyzers.trace.events.merged_files import devices_apart, own_callers
 from tachoscope_analyzers.trace.events.nesting import parents
-from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
+from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind, is_any
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_analyzers.trace.reading.trace import Trace
 
@@ -45,7 +45,7 @@ def device_work(trace: Trace) -> DeviceWork:
     """Return the device's events. A stream among the arguments of a host event makes no device event of it."""
     table = trace.device
     row = np.asarray(table["row"], dtype=np.int64)
-    place = np.flatnonzero(np.isin(trace.kind[row], DEVICE))
+    place = np.flatnonzero(is_any(trace.kind[row], DEVICE))
     row = row[place]
     start, end = trace.start[row], trace.end[row]
     device, stream = devices_apart(trace, row, table["device"][place]), table["stream"][place]
@@ -101,7 +101,7 @@ def enclosing_operators(trace: Trace) -> Rows:
 
     Only host events have one.
     """
-    host = np.flatnonzero(np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION, Kind.RUNTIME)))
+    host = np.flatnonzero(is_any(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION, Kind.RUNTIME)))
     inner = parents(trace.events["track"][host], trace.start[host], trace.end[host])
     found = np.full(len(trace.events), -1, dtype=np.int64)
     found[host] = np.where(inner >= 0, host[np.maximum(inner, 0)], -1)

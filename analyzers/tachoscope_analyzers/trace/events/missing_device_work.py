@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.launch_names import is_kernel_launch
 from tachoscope_analyzers.trace.events.view import TraceView
-from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
+from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind, is_any
 
 _MOST_LOST_RATIO = 0.5
 _KNOWN = (Kind.CPU_OP, Kind.RUNTIME, Kind.PYTHON, *DEVICE)
@@ -26,8 +27,16 @@ def kernel_launches(view: TraceView) -> Rows:
 
 def without_kernel(view: TraceView) -> Rows:
     """Return the launches whose kernel is not in the trace."""
-    calls, correlation = kernel_launches(view), view.trace.events["correlation"]
-    return calls[~np.isin(correlation[calls], correlation[view.work.row])]
+    calls = kernel_launches(view)
+    return calls[~have_work(view, calls)]
+
+
+def have_work(view: TraceView, calls: Rows) -> npt.NDArray[np.bool_]:
+    """Return which calls have the correlation id of device work that is in the trace, shape of `calls`."""
+    known, wanted = view.correlations, view.trace.events["correlation"][calls]
+    if not len(known):
+        return np.zeros(len(calls), dtype=bool)
+    return np.asarray(known[np.minimum(np.searchsorted(known, wanted), len(known) - 1)] == wanted)
 
 
 def device_work_is_lost(view: TraceView) -> bool:
@@ -43,4 +52,4 @@ def device_work_is_lost(view: TraceView) -> bool:
 
 def holds_no_known_work(view: TraceView) -> bool:
     """Return whether a trace has events and none of them is an operator, a Python frame, a runtime call or a device's work."""
-    return len(view.trace.events) > 0 and not np.isin(view.trace.kind, _KNOWN).any()
+    return len(view.trace.events) > 0 and not is_any(view.trace.kind, _KNOWN).any()

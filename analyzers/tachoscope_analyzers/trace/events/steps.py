@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.trace.events.launch_links import DeviceWork
 from tachoscope_analyzers.trace.events.nesting import parents
 from tachoscope_analyzers.trace.events.periods import marks_in_device_work
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_analyzers.trace.reading.trace import Trace
 
@@ -121,7 +121,7 @@ def named(trace: Trace, pattern: re.Pattern[str], kinds: tuple[Kind, ...]) -> Ro
     if not codes.any():
         return np.zeros(0, dtype=np.int64)
     rows = np.flatnonzero(codes[trace.events["name"]])
-    rows = rows[np.isin(trace.kind[rows], kinds)]
+    rows = rows[is_any(trace.kind[rows], kinds)]
     return np.asarray(rows[np.argsort(trace.start[rows], kind="stable")])
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tachoscope_analyzers.trace.events.host_spans import MARKER
 from tachoscope_analyzers.trace.events.intervals import Intervals, gaps, union
 from tachoscope_analyzers.trace.events.steps import PROFILER_STEP, named
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 from tachoscope_analyzers.trace.reading.trace import Trace
 
 Array = npt.NDArray[np.int64]
@@ -37,7 +37,7 @@ def main_thread(trace: Trace) -> int:
         return int(np.bincount(track[marks]).argmax())
     autograd = np.unique(track[_backward(trace)])
     for kinds in ((Kind.CPU_OP,), (Kind.ANNOTATION, Kind.RUNTIME, Kind.PYTHON)):
-        threads = track[np.isin(trace.kind, kinds)]
+        threads = track[is_any(trace.kind, kinds)]
         forward = threads[~np.isin(threads, autograd)]
         if len(threads):
             return int(np.bincount(forward if len(forward) else threads).argmax())
@@ -98,7 +98,7 @@ def _backward(trace: Trace) -> npt.NDArray[np.int64]:
 
 def activity(trace: Trace, track: int) -> Intervals:
     """Return when a thread is in operators or calls. Old traces annotate by operators, which hold pauses too: they do not count."""
-    rows = np.flatnonzero((trace.events["track"] == track) & np.isin(trace.kind, (Kind.CPU_OP, Kind.RUNTIME)))
+    rows = np.flatnonzero((trace.events["track"] == track) & is_any(trace.kind, (Kind.CPU_OP, Kind.RUNTIME)))
     codes, place = trace.distinct_names(rows)
     works = np.array([MARKER.match(name) is None for name in trace.strings[codes].tolist()], dtype=bool)
     rows = rows[works[place]] if len(codes) else rows

@@ -27,6 +27,11 @@ class TraceView:
         return device_work(self.trace)
 
     @cached_property
+    def correlations(self) -> Rows:
+        """The correlation ids of the device's work, rising."""
+        return np.sort(self.trace.events["correlation"][self.work.row])
+
+    @cached_property
     def classes(self) -> npt.NDArray[np.object_]:
         """The class of each piece of the device's work, shape (D,): of kernels by name, else `memcpy` or `memset`."""
         work = self.work

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 from tachoscope_analyzers.trace.reading.trace import Trace
 from tachoscope_core.errors import TachoscopeError
 
@@ -30,7 +30,7 @@ def document(trace: Trace, name: str, *, most_calls: int = MOST_CALLS) -> dict[s
     Times are milliseconds since the first of them. Where one call overlaps the end of the one that it began in, which a flame graph
     cannot show, it ends with that one. Of more calls than `most_calls` the longest are kept; the name then says so.
     """
-    rows = np.flatnonzero(np.isin(trace.kind, _HOST) & (trace.events["duration"] > 0))
+    rows = np.flatnonzero(is_any(trace.kind, _HOST) & (trace.events["duration"] > 0))
     every = len(rows)
     if every > most_calls:
         longest = np.argpartition(-trace.events["duration"][rows], most_calls - 1)[:most_calls]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pandas as pd
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.make import Candidate
@@ -15,6 +14,9 @@ from tachoscope_analyzers.trace.findings.job_losses import JobLosses, by_step
 from tachoscope_analyzers.trace.findings.late_rank import late_rank
 from tachoscope_analyzers.trace.ranks.job import JobTraces
 from tachoscope_core.report.report import Evidence
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SOURCE = "collectives of all ranks"
 _FEW = "record more steps (10 and more): in so few, one rank may be last by chance"
@@ -26,7 +28,7 @@ _EXPLAINED_RATIO = 0.5
 
 def across_ranks(job: JobTraces, split: JobLosses) -> list[Candidate]:
     """Return the candidates that need several ranks; none where they share no collective."""
-    if len(split.ranks) < 2 or not len(job.collectives):
+    if len(split.ranks) < 2 or not job.compared_collectives:
         return []
     return [*_late(job, split), *_slow_links(job, split)]
 

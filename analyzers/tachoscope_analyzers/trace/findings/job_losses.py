@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.stats.arrays import Matrix
 from tachoscope_analyzers.trace.device_time.ledger import HOST, STATES
@@ -14,6 +14,9 @@ from tachoscope_analyzers.trace.graph.replay import Counterfactual
 from tachoscope_analyzers.trace.losses.by_rank import Loss
 from tachoscope_analyzers.trace.losses.judged_rank import RankJudgement
 from tachoscope_analyzers.trace.ranks.job import JobTraces
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _NO_PATH = "a trace without device work does not show that the training thread waits for threads that communicate"
 
@@ -50,8 +53,8 @@ def job_losses(job: JobTraces) -> JobLosses:
     }
     ranks = list(told)
     numbers, rows = _common([told[rank].losses.steps for rank in ranks])
-    steps = [told[rank].losses.steps.iloc[rows[place]] for place, rank in enumerate(ranks)]
-    states = {state: _matrix([table[f"{state}_ns"].to_numpy() / 1e9 for table in steps], len(numbers)) for state in STATES}
+    steps = [told[rank].losses.steps[rows[place]] for place, rank in enumerate(ranks)]
+    states = {state: _matrix([table[f"{state}_ns"] / 1e9 for table in steps], len(numbers)) for state in STATES}
     states = _with_waits(states, job, ranks)
     seconds: dict[str, Matrix] = {}
     loss: dict[str, dict[int, Loss]] = {}
@@ -67,16 +70,14 @@ def job_losses(job: JobTraces) -> JobLosses:
     return JobLosses(
         numbers=numbers,
         ranks=ranks,
-        step=_matrix([table["duration_ns"].to_numpy() / 1e9 for table in steps], len(numbers)).mean(axis=1)
-        if ranks
-        else np.zeros(0),
+        step=_matrix([table["duration_ns"] / 1e9 for table in steps], len(numbers)).mean(axis=1) if ranks else np.zeros(0),
         states=states,
         seconds=seconds,
         loss=loss,
         what_if=_by_class(told),
         not_measured=_nowhere(told),
         decoding=any(one.decoding for one in told.values()),
-        host_only=frozenset(rank for rank, one in told.items() if one.losses.steps["device"].iloc[0] == HOST),
+        host_only=frozenset(rank for rank, one in told.items() if one.losses.steps["device"][0] == HOST),
     )
 
 
@@ -89,14 +90,14 @@ def by_step(collectives: pd.DataFrame, column: str, split: JobLosses) -> Matrix:
     return np.asarray(np.minimum(sums, split.step))
 
 
-def _common(tables: list[pd.DataFrame]) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
+def _common(tables: list[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
     """Return the step numbers that all ranks have, and where they stand in each rank's table.
 
     By position where they share none, or where numbers come twice (several recordings in one file).
     """
     if not tables:
         return np.zeros(0, dtype=np.int64), []
-    each = [table["step"].to_numpy(dtype=np.int64) for table in tables]
+    each = [table["step"] for table in tables]
     numbers = each[0]
     for other in each[1:]:
         numbers = np.intersect1d(numbers, other)
@@ -111,17 +112,16 @@ def _matrix(columns: list[Matrix], steps: int) -> Matrix:
 
 
 def _with_waits(states: dict[str, Matrix], job: JobTraces, ranks: list[int]) -> dict[str, Matrix]:
-    table = job.ranks.set_index("rank").loc[ranks]
-    pairs = zip(table["exposed_wait_ns"].to_numpy(dtype=float), table["exposed_ns"].to_numpy(dtype=float), strict=True)
-    ratio = np.array([_ratio(waited, total) for waited, total in pairs])
+    ratio = np.array([_ratio(job.exposed_wait_ns(rank), job.summaries[rank].exposed_ns) for rank in ranks])
     waiting = states["communication"] * ratio
     return states | {"communication": states["communication"] - waiting, "straggler_wait": waiting}
 
 
 def _point_to_point_ratio(job: JobTraces, rank: int) -> float:
     """Return the share of a rank's exposed communication in sends and receives, where stages wait for each other."""
-    table = job.summaries[rank].by_group
-    return _ratio(table.loc[table["kind"].isin(["send", "recv"]), "exposed_ns"].sum(), table["exposed_ns"].sum())
+    groups = job.summaries[rank].by_group
+    between_two = np.isin(groups["kind"], ["send", "recv"])
+    return _ratio(groups["exposed_ns"][between_two].sum(), groups["exposed_ns"].sum())
 
 
 def _bubbles(exposed: dict[int, Loss]) -> dict[int, Loss]:
@@ -135,7 +135,7 @@ def _ratio(part: float, whole: float) -> float:
 def _by_class(told: dict[int, RankJudgement]) -> dict[str, dict[int, Counterfactual]]:
     found: dict[str, dict[int, Counterfactual]] = {}
     for rank, one in told.items():
-        host_only = one.losses.steps["device"].iloc[0] == HOST
+        host_only = one.losses.steps["device"][0] == HOST
         for slug, answer in one.what_if.items():
             # On CPU other threads exchange; that the main thread waits for them is in no event, so its path holds no exchange.
             unknown = host_only and slug == "comm_exposed"

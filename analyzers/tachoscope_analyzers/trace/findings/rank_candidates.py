@@ -83,7 +83,7 @@ def _candidate(job: JobTraces, split: JobLosses, slug: str, seconds: Matrix) -> 
 
 def _waits_for(job: JobTraces, split: JobLosses, who: Culprits, seconds: Matrix) -> Matrix:
     """Return the ranks' mean wait for the rank with a loss, at most the loss, shape (K,)."""
-    if not who.persistent or not isinstance(who.ranks, list) or len(who.ranks) != 1:
+    if not who.persistent or not isinstance(who.ranks, list) or len(who.ranks) != 1 or not job.compared_collectives:
         return np.zeros(len(split.numbers))
     (rank,) = who.ranks
     own = float(seconds[:, split.ranks.index(rank)].mean())
@@ -122,12 +122,12 @@ def _maybe_waits(job: JobTraces) -> list[Evidence]:
                 "metadata of the trace",
             )
         ]
-    if len(job.collectives) or (len(job.summaries) == 1 and next(iter(job.summaries.values())).world_size == 1):
+    if job.compared_collectives or (len(job.summaries) == 1 and next(iter(job.summaries.values())).world_size == 1):
         return []
     return [
         measured(
             "slow transfer, or waiting for a late rank: cannot be distinguished without collectives that several ranks recorded",
-            len(job.collectives),
+            0,
             "collectives",
             SOURCE,
         )

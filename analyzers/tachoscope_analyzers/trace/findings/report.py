@@ -87,7 +87,7 @@ def report(job: JobTraces, name: str) -> Report:
 
 def _refuse_unrelated(job: JobTraces) -> None:
     """Refuse unrelated traces: their means and advice would be meaningless."""
-    apart = {"nothing_in_common", "no_common_time"} <= set(job.quality["problem"])
+    apart = {"nothing_in_common", "no_common_time"} <= {problem for _, _, problem, _ in job.problems}
     if apart and all(one.rank is None for one in job.summaries.values()):
         raise TachoscopeError(
             f"these {len(job.summaries)} traces do not appear to be of one job: none names its rank, they share no collective, "
@@ -171,7 +171,7 @@ def _not_measured(job: JobTraces, split: JobLosses) -> list[NotMeasured]:
     if len(job.summaries) < 2:
         signal = "traces of the other ranks"
         missing |= dict.fromkeys(("input_straggler", "compute_straggler", "data_imbalance", "slow_link"), signal)
-    elif not len(job.collectives):
+    elif not job.compared_collectives:
         missing |= dict.fromkeys(
             ("input_straggler", "compute_straggler", "data_imbalance", "slow_link"), "collectives that ranks share"
         )
@@ -197,9 +197,9 @@ def _quality(job: JobTraces, split: JobLosses) -> list[QualityNote]:
         for refusal in sorted(refusals)[:1]
     ]
     found += [
-        _job_note(row["problem"], row["detail"])
-        for row in job.quality.to_dict("records")
-        if row["problem"] in {"missing_ranks", "unreadable"} or (several and row["problem"] not in {"cut", "empty"})
+        _job_note(problem, detail)
+        for _, _, problem, detail in job.problems
+        if problem in {"missing_ranks", "unreadable"} or (several and problem not in {"cut", "empty"})
     ]
     found += use_note(_device_uses(job))
     order = {"bad": 0, "limited": 1, "note": 2}

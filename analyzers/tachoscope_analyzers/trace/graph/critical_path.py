@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tachoscope_analyzers.trace.events import host_spans as host
-from tachoscope_analyzers.trace.events.categories import labels, names
+from tachoscope_analyzers.trace.events.categories import Labels, labels, names
 from tachoscope_analyzers.trace.events.innermost_operator import cut_by_operator
 from tachoscope_analyzers.trace.events.intervals import covered, union
 from tachoscope_analyzers.trace.events.kernel_names import is_communication
@@ -78,10 +78,10 @@ def critical_path(view: TraceView, graph: Graph | None = None) -> pd.DataFrame:
             "start_ns": pieces.start,
             "duration_ns": pieces.end - pieces.start,
             "category": pd.Categorical.from_codes(pieces.category, pd.Index(CATEGORIES)),
-            "place": place_names(trace, graph, pieces.place),
-            "name": names(trace, pieces.row),
-            "operator": names(trace, pieces.operator),
-            "edge": labels([edge.name.lower() for edge in Edge], pieces.edge),
+            "place": place_names(trace, graph, pieces.place).categorical,
+            "name": names(trace, pieces.row).categorical,
+            "operator": names(trace, pieces.operator).categorical,
+            "edge": labels([edge.name.lower() for edge in Edge], pieces.edge).categorical,
             "row": pieces.row,
         },
         columns=COLUMNS,
@@ -200,7 +200,7 @@ def _refined(view: TraceView, pieces: _Pieces) -> _Pieces:
     columns["start"][fine], columns["end"][fine], columns["row"][fine], columns["operator"][fine] = start, end, owner, owner
     working = (owner >= 0) & (trace.kind[np.maximum(owner, 0)] == Kind.CPU_OP) if len(trace.kind) else np.zeros(0, dtype=bool)
     owners = names(trace, owner)
-    marker = np.array([host.MARKER.match(name) is not None for name in owners.categories], dtype=bool)[owners.codes]
+    marker = np.array([host.MARKER.match(name) is not None for name in owners.texts], dtype=bool)[owners.number]
     columns["category"][fine] = np.where(working & ~marker, _CATEGORY["host_operator"], _CATEGORY["host_other"])
     on_host = (columns["place"] >= 0) & np.isin(columns["category"], [_CATEGORY[name] for name in _HOST])
     for thread in np.unique(trace.events["track"][loader]).tolist():
@@ -228,7 +228,7 @@ def _at_steps(view: TraceView, pieces: _Pieces) -> _Pieces:
     return _Pieces(**columns)
 
 
-def place_names(trace: Trace, graph: Graph, place: Array) -> pd.Categorical:
+def place_names(trace: Trace, graph: Graph, place: Array) -> Labels:
     """Return the names of places: `thread 123`, `device 0 stream 7`, or empty for the window's ends, shape of `place`."""
     found, number = np.unique(place, return_inverse=True)
     texts = []

@@ -17,7 +17,7 @@ from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.edges import Edge, Edges, edges
 from tachoscope_analyzers.trace.graph.nodes import Layout, WindowEnds, calls_between, layout, queues_between
 from tachoscope_analyzers.trace.graph.waits import host_waits, stream_waits, sync_events
-from tachoscope_analyzers.trace.reading.event_kinds import Kind
+from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
 from tachoscope_analyzers.trace.reading.trace import Trace
 
 Array = npt.NDArray[np.int64]
@@ -83,7 +83,7 @@ def dependency_graph(view: TraceView) -> Graph:
 
 def _ends(trace: Trace, main: int, start: int, end: int) -> WindowEnds:
     """Return the window, and the end of the main thread's last event in it."""
-    host = (trace.events["track"] == main) & np.isin(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION, Kind.RUNTIME)) & (trace.start < end)
+    host = (trace.events["track"] == main) & is_any(trace.kind, (Kind.CPU_OP, Kind.ANNOTATION, Kind.RUNTIME)) & (trace.start < end)
     last = min(int(trace.end[host].max(initial=start)), end)
     return WindowEnds(start, end, main if last > start else -1, last)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.stats.arrays import Matrix
@@ -21,13 +19,14 @@ from tachoscope_analyzers.trace.device_time.idle import (
     HOST_PAUSE,
     SLOW_LAUNCH,
     IdlePieces,
-    by_cause,
     pieces_of,
-    table_of,
+    places_of_pieces,
+    summed,
 )
 from tachoscope_analyzers.trace.device_time.idle_evidence import input_pauses_of_host, odd_gaps, pauses_of_host, places_of
-from tachoscope_analyzers.trace.device_time.ledger import HOST, step_states
+from tachoscope_analyzers.trace.device_time.ledger import HOST, step_ledger
 from tachoscope_analyzers.trace.events import host_spans as host
+from tachoscope_analyzers.trace.events.categories import Labels
 from tachoscope_analyzers.trace.events.intervals import EMPTY, Intervals, covered, intersection, union
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.missing_device_work import device_work_is_lost, holds_no_known_work
@@ -93,13 +92,13 @@ class RankLosses:
     """One rank's steps and losses, small enough to be sent and kept for thousands of ranks.
 
     Attributes:
-        steps: the ledger by step, in ns, of the device that was busiest, or of the host (device -2): see `step_states`.
+        steps: the ledger by step, in ns, of the device that was busiest, or of the host (device -2): see `step_ledger`.
         not_measured: for each class that this trace could not show, the missing signal.
         use: how busy that device was, None for the host. blind: whether the trace holds too little
             of what the devices, or anyone, did to tell what the steps were spent on.
     """
 
-    steps: pd.DataFrame
+    steps: npt.NDArray[Any]
     losses: tuple[Loss, ...]
     not_measured: dict[str, str]
     use: DeviceUse | None = None
@@ -111,13 +110,13 @@ def rank_losses(view: TraceView) -> RankLosses:
 
     Time that is neither computing nor one of the losses is in the ledger's `unexplained`, which is a loss of class `unknown`.
     """
-    states = step_states(view)
+    states = step_ledger(view)
     device = _busiest(states)
-    steps = states[states["device"] == device].head(MOST_STEPS).reset_index(drop=True)
+    steps = states[states["device"] == device][:MOST_STEPS]
     if not len(steps):
         return RankLosses(steps, (), {})
-    starts = steps["start_ns"].to_numpy()
-    ends = starts + steps["duration_ns"].to_numpy()
+    starts = steps["start_ns"]
+    ends = starts + steps["duration_ns"]
     lost = device_work_is_lost(view) or holds_no_known_work(view)
     found = [_input(view, steps), *_states(steps)]
     missing: dict[str, str] = {}
@@ -127,8 +126,8 @@ def rank_losses(view: TraceView) -> RankLosses:
     else:
         pieces = pieces_of(view, device, int(starts[0]), int(ends[-1]))
         once = _first_uses(pieces, len(starts))
-        gaps = table_of(view, device, pieces)
-        found += [*_idle(gaps, pieces, ~once, starts, ends), _unexplained(view, gaps, pieces, once, steps)]
+        places = places_of_pieces(view, pieces)
+        found += [*_idle(places, pieces, ~once, starts, ends), _unexplained(view, places, pieces, once, steps)]
         for slug, judge in (("underfilled", underfilled), ("compute_inefficient", inefficient)):
             poor = judge(view, device, starts, ends)
             if isinstance(poor, str):
@@ -139,19 +138,19 @@ def rank_losses(view: TraceView) -> RankLosses:
     return RankLosses(steps, losses, missing, None if device == HOST else device_use(view, device), lost)
 
 
-def _busiest(states: pd.DataFrame) -> int:
+def _busiest(states: npt.NDArray[Any]) -> int:
     if not len(states):
         return HOST
-    busy = states.assign(busy=states["duration_ns"] - states["host_wait_ns"] - states["data_wait_ns"] - states["unexplained_ns"])
-    sums = busy.groupby("device")["busy"].sum()
-    return int(sums.index.to_numpy(dtype=np.int64)[int(sums.to_numpy().argmax())])
+    busy = states["duration_ns"] - states["host_wait_ns"] - states["data_wait_ns"] - states["unexplained_ns"]
+    devices = np.unique(states["device"])
+    return int(devices[int(np.argmax([busy[states["device"] == device].sum() for device in devices]))])
 
 
-def _seconds(steps: pd.DataFrame, state: str) -> Matrix:
-    return np.asarray(steps[f"{state}_ns"].to_numpy() / 1e9)
+def _seconds(steps: npt.NDArray[Any], state: str) -> Matrix:
+    return np.asarray(steps[f"{state}_ns"] / 1e9)
 
 
-def _states(steps: pd.DataFrame) -> list[Loss]:
+def _states(steps: npt.NDArray[Any]) -> list[Loss]:
     """Return the losses that are ledger states."""
     slugs = {
         "communication": "comm_exposed",
@@ -161,12 +160,12 @@ def _states(steps: pd.DataFrame) -> list[Loss]:
     return [Loss(slug, _seconds(steps, state), (_of_state(steps, state),)) for state, slug in slugs.items()]
 
 
-def _of_state(steps: pd.DataFrame, state: str) -> Evidence:
+def _of_state(steps: npt.NDArray[Any], state: str) -> Evidence:
     seconds = _seconds(steps, state)
     return measured(f"{state} in the ledger of the step", seconds.mean(), "seconds per step", SOURCE)
 
 
-def _input(view: TraceView, steps: pd.DataFrame) -> Loss | None:
+def _input(view: TraceView, steps: npt.NDArray[Any]) -> Loss | None:
     """Return the wait for input. A trace does not show worker processes, so its kind is a likelihood."""
     seconds = _seconds(steps, "data_wait")
     if not seconds.any():
@@ -183,7 +182,7 @@ def _input(view: TraceView, steps: pd.DataFrame) -> Loss | None:
         most = trace.names(loads[[int(trace.events["duration"][loads].argmax())]])[0]
         evidence.append(_place(f"seen in {most}", len(loads), "calls"))
         calls = union(trace.start[loads], trace.end[loads])
-        within = covered(calls, steps["start_ns"].to_numpy(), (steps["start_ns"] + steps["duration_ns"]).to_numpy())
+        within = covered(calls, steps["start_ns"], steps["start_ns"] + steps["duration_ns"])
         evidence.append(_place(LOADER_SECONDS, float(within.mean()) / 1e9, "seconds per step"))
     computing = _computing_ratio(view, loads)
     evidence.append(measured("operators within the loader's calls", computing, "ratio", SOURCE))
@@ -217,15 +216,15 @@ def _first_uses(pieces: IdlePieces, steps: int) -> npt.NDArray[np.bool_]:
     return np.asarray(long & np.isin(pieces.cause, [CAUSES.index(cause) for cause in _OF_FIRST_USE]) & (steps == 1))
 
 
-def _idle(gaps: pd.DataFrame, pieces: IdlePieces, usual: npt.NDArray[np.bool_], starts: Rows, ends: Rows) -> list[Loss]:
+def _idle(places: tuple[Labels, ...], pieces: IdlePieces, usual: npt.NDArray[np.bool_], starts: Rows, ends: Rows) -> list[Loss]:
     """Return idle gaps with a common cause as losses."""
-    table = gaps.assign(duration_ns=covered(union(starts, ends), pieces.start, pieces.end))[usual]
-    table = by_cause(table)
+    durations = covered(union(starts, ends), pieces.start, pieces.end)
+    sums = summed(tuple(column[usual] for column in places), pieces.gap[usual], durations[usual])
     found = []
     for slug in dict.fromkeys(CLASS_OF_CAUSE.values()):
         causes = [cause for cause, of in CLASS_OF_CAUSE.items() if of == slug]
         mine = usual & np.isin(pieces.cause, [CAUSES.index(cause) for cause in causes])
-        evidence = _places(table[table["cause"].isin(causes)], len(starts))
+        evidence = _places(sums[[cause in causes for cause in sums["cause"].tolist()]], len(starts))
         found.append(Loss(slug, _seconds_in(pieces, mine, starts, ends), evidence))
     return found
 
@@ -235,10 +234,9 @@ def _seconds_in(pieces: IdlePieces, mine: npt.NDArray[np.bool_], starts: Rows, e
     return np.asarray(covered(time, starts, ends) / 1e9)
 
 
-def _places(table: pd.DataFrame, steps: int) -> tuple[Evidence, ...]:
-    """Return the calls, operators and lines with most gap time, in seconds per step."""
-    table = table.sort_values("total_ns", ascending=False, kind="stable")
-    kept = table[table["total_ns"] >= _LEAST_PLACE_RATIO * max(table["total_ns"].sum(), 1)].head(_MOST_PLACES)
+def _places(sums: npt.NDArray[Any], steps: int) -> tuple[Evidence, ...]:
+    """Return the calls, operators and lines with most gap time (`idle.summed`), in seconds per step."""
+    kept = sums[sums["total_ns"] >= _LEAST_PLACE_RATIO * max(sums["total_ns"].sum(), 1)][:_MOST_PLACES]
     return tuple(
         measured(
             "device idle: " + ", ".join(filter(None, _where(row))),
@@ -246,21 +244,22 @@ def _places(table: pd.DataFrame, steps: int) -> tuple[Evidence, ...]:
             "seconds per step",
             f"{row['gaps']} {'gap' if row['gaps'] == 1 else 'gaps'} of the device",
         )
-        for row in kept.to_dict("records")
+        for row in kept
     )
 
 
-def _where(row: dict[Hashable, Any]) -> tuple[str, str, str]:
+def _where(row: Any) -> tuple[str, str, str]:
     told = f"{_WORD.get(row['cause'], 'in')} {row['detail']}" if row["detail"] else ""
     if not told:
         told = "the host in no operator or call" if row["cause"] == HOST_PAUSE else str(row["cause"]).replace("_", " ")
     return told, _with("in ", row["operator"]), _with("at ", _short(row["source"]))
 
 
-def _unexplained(view: TraceView, gaps: pd.DataFrame, pieces: IdlePieces, once: npt.NDArray[np.bool_], steps: pd.DataFrame) -> Loss:
+def _unexplained(
+    view: TraceView, places: tuple[Labels, ...], pieces: IdlePieces, once: npt.NDArray[np.bool_], steps: npt.NDArray[Any]
+) -> Loss:
     """Return time without a cause, and possible first uses of a device: no steady state is visible there."""
-    starts = steps["start_ns"].to_numpy()
-    first = _seconds_in(pieces, once, starts, starts + steps["duration_ns"].to_numpy())
+    first = _seconds_in(pieces, once, steps["start_ns"], steps["start_ns"] + steps["duration_ns"])
     evidence = [_of_state(steps, "unexplained"), *odd_gaps(view, pieces, len(steps))]
     if once.any():
         evidence = [
@@ -269,13 +268,17 @@ def _unexplained(view: TraceView, gaps: pd.DataFrame, pieces: IdlePieces, once: 
                 first.mean(),
                 "seconds per step",
             ),
-            *_places(by_cause(gaps[once]), len(steps)),
+            *_places(_sums_of(places, pieces, once), len(steps)),
             *evidence,
         ]
     return Loss("unknown", _seconds(steps, "unexplained") + first, tuple(evidence))
 
 
-def _nothing_to_see(steps: pd.DataFrame) -> Loss:
+def _sums_of(places: tuple[Labels, ...], pieces: IdlePieces, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    return summed(tuple(column[chosen] for column in places), pieces.gap[chosen], (pieces.end - pieces.start)[chosen])
+
+
+def _nothing_to_see(steps: npt.NDArray[Any]) -> Loss:
     return Loss("unknown", _seconds(steps, "unexplained"), (_place("work that the trace holds of this time", 0, "events"),))
 
 

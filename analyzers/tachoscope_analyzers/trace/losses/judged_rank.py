@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.trace.analyses.data_quality import quality
+from tachoscope_analyzers.trace.analyses import data_quality
 from tachoscope_analyzers.trace.events.steps import named
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph import removals
@@ -69,11 +69,9 @@ def _replayed(view: TraceView, found: RankLosses) -> dict[str, Counterfactual]:
 def _notes(view: TraceView) -> tuple[QualityNote, ...]:
     return tuple(
         QualityNote(
-            what=_what(row["what"].replace("_", " "), row["value"], row["unit"]),
-            severity=_SEVERITY[row["severity"]],
-            means=row["meaning"],
+            what=_what(note.what.replace("_", " "), note.value, note.unit), severity=_SEVERITY[note.severity], means=note.meaning
         )
-        for row in quality(view).to_dict("records")
+        for note in data_quality.notes(view)
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.trace.events.collective_names import SYNCHRONOUS
 from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, MatchedCollectives
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Rows = npt.NDArray[np.int64]
 
@@ -64,12 +67,30 @@ def _medians(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.where(empty, 0.0, np.nanmedian(np.where(empty[:, None], 0.0, values), axis=1))
 
 
-def clocks(groups: list[MatchedCollectives], offsets: list[Offsets], ranks: list[int]) -> pd.DataFrame:
-    """Return every rank's clock against that of the lowest rank, along the groups that connect them.
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A rank's clock against that of the lowest rank.
 
-    Columns: rank, offset_ns (to be subtracted from the rank's times), error_ns (of the whole way, -1 where no collective connects
-    the rank with the lowest), collectives (by how many its clock was compared).
+    Attributes:
+        offset_ns: to be subtracted from the rank's times. error_ns: of the whole way, -1 where no collective connects the rank with
+            the lowest. collectives: by how many it was compared.
     """
+
+    offset_ns: int
+    error_ns: int
+    collectives: int
+
+
+def clock_table(clocks: dict[int, Clock]) -> pd.DataFrame:
+    """Return a row for each rank: rank, and the attributes of its `Clock`."""
+    import pandas as pd  # a third of a second, which a report on one rank does not need
+
+    rows = [(rank, one.offset_ns, one.error_ns, one.collectives) for rank, one in clocks.items()]
+    return pd.DataFrame(rows, columns=["rank", "offset_ns", "error_ns", "collectives"])
+
+
+def clock_rows(groups: list[MatchedCollectives], offsets: list[Offsets], ranks: list[int]) -> dict[int, Clock]:
+    """Return every rank's clock against that of the lowest rank, along the groups that connect them."""
     known: dict[int, tuple[int, float, int]] = {ranks[0]: (0, 0.0, 0)} if ranks else {}
     order = sorted(range(len(groups)), key=lambda place: (-len(groups[place].ranks), -groups[place].start.shape[1]))
     before = -1
@@ -77,11 +98,11 @@ def clocks(groups: list[MatchedCollectives], offsets: list[Offsets], ranks: list
         before = len(known)
         for place in order:
             _spread(groups[place], offsets[place], known)
-    rows = []
+    found = {}
     for rank in ranks:
         offset, variance, count = known.get(rank, (0, -1.0, 0))
-        rows.append((rank, offset, -1 if variance < 0 else round(variance**0.5), count))
-    return pd.DataFrame(rows, columns=["rank", "offset_ns", "error_ns", "collectives"])
+        found[rank] = Clock(offset, -1 if variance < 0 else round(variance**0.5), count)
+    return found
 
 
 def _spread(group: MatchedCollectives, offsets: Offsets, known: dict[int, tuple[int, float, int]]) -> None:
@@ -100,15 +121,14 @@ def _spread(group: MatchedCollectives, offsets: Offsets, known: dict[int, tuple[
             known[members[place]] = (start + apart, variance + errors, int(offsets.collectives[place]))
 
 
-def completed(group: MatchedCollectives, offsets: Offsets, table: pd.DataFrame) -> Offsets:
-    """Return a group's offsets; where it has too few collectives to compare clocks, those that other groups tell (`clocks`)."""
+def completed(group: MatchedCollectives, offsets: Offsets, clocks: dict[int, Clock]) -> Offsets:
+    """Return a group's offsets; where it has too few collectives to compare clocks, those that other groups tell (`clock_rows`)."""
     if (offsets.error < UNKNOWN_ERROR).sum() > 1:
         return offsets
-    known = table.set_index("rank").loc[group.ranks]
-    error = known["error_ns"].to_numpy()
-    return Offsets(
-        known["offset_ns"].to_numpy(), np.where(error < 0, UNKNOWN_ERROR, np.maximum(error, 1)), known["collectives"].to_numpy()
-    )
+    known = [clocks[rank] for rank in group.ranks.tolist()]
+    error = np.array([one.error_ns for one in known], dtype=np.int64)
+    offset, count = (np.array([getattr(one, name) for one in known], dtype=np.int64) for name in ("offset_ns", "collectives"))
+    return Offsets(offset, np.where(error < 0, UNKNOWN_ERROR, np.maximum(error, 1)), count)
 
 
 def aligned(group: MatchedCollectives, offsets: Offsets) -> Rows:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.trace.events.collective_names import OTHER, POINT_TO_POINT, SYNCHRONOUS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Rows = npt.NDArray[np.int64]
 
@@ -56,7 +59,9 @@ class MatchedCollectives:
         return np.where(self.present, self.start + self.duration, ABSENT)
 
 
-def match(arrivals: Mapping[int, pd.DataFrame]) -> tuple[list[MatchedCollectives], list[tuple[str, tuple[int, ...]]]]:
+def match(
+    arrivals: Mapping[int, npt.NDArray[Any] | pd.DataFrame],
+) -> tuple[list[MatchedCollectives], list[tuple[str, tuple[int, ...]]]]:
     """Return the collectives of all process groups that at least two ranks recorded, and the ranks that fit to no other by group.
 
     Args:
@@ -67,9 +72,13 @@ def match(arrivals: Mapping[int, pd.DataFrame]) -> tuple[list[MatchedCollectives
     moves that one is taken which agrees with the numbers of the steps, unless the ends of the collectives fit another far better.
     Sends and receives, which two ranks share under different kinds, are left out.
     """
+    if len(arrivals) < 2:
+        return [], []
+    import pandas as pd  # a third of a second, which a report on one rank does not need
+
     groups: dict[tuple[str, ...], dict[int, pd.DataFrame]] = {}
     for rank in sorted(arrivals):
-        table = arrivals[rank]
+        table = pd.DataFrame(arrivals[rank])
         for key, part in table[~table["kind"].isin(POINT_TO_POINT)].groupby(_KEYS, observed=True, sort=True):
             groups.setdefault(tuple(map(str, key)), {})[rank] = part
     matched, strangers = [], []
@@ -117,9 +126,9 @@ class _Sequence:
 
     @classmethod
     def from_frame(cls, part: pd.DataFrame) -> _Sequence:
-        kind = pd.Categorical(part["kind"])
-        number = np.array([_KINDS.get(str(text), 0) for text in kind.categories], dtype=np.int64)[kind.codes]
-        size = np.where(kind == "all_reduce", part["bytes"].to_numpy(), -1)
+        kinds = part["kind"].tolist()
+        number = np.array([_KINDS.get(str(kind), 0) for kind in kinds], dtype=np.int64)
+        size = np.where([kind == "all_reduce" for kind in kinds], part["bytes"].to_numpy(), -1)
         return cls(number + len(_KINDS) * size, (part["start_ns"] + part["duration_ns"]).to_numpy(), part["step"].to_numpy())
 
 

@@ -6,26 +6,37 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from tachoscope_analyzers.trace.analyses.operator_profile import TraceProfile, merged
-from tachoscope_analyzers.trace.ranks.clock_alignment import clocks, completed, group_offsets
+from tachoscope_analyzers.trace.ranks.clock_alignment import Clock, clock_rows, clock_table, completed, group_offsets
 from tachoscope_analyzers.trace.ranks.collective_matching import match
 from tachoscope_analyzers.trace.ranks.executor import executor_for, usable_cores
-from tachoscope_analyzers.trace.ranks.job_quality import job_quality
-from tachoscope_analyzers.trace.ranks.lateness import COLLECTIVE_COLUMNS, WAIT_COLUMNS, collective_table, lateness, wait_table
+from tachoscope_analyzers.trace.ranks.job_quality import COLUMNS, Row, job_quality
+from tachoscope_analyzers.trace.ranks.lateness import (
+    COLLECTIVE_COLUMNS,
+    WAIT_COLUMNS,
+    Lateness,
+    collective_table,
+    lateness,
+    wait_table,
+)
 from tachoscope_analyzers.trace.ranks.rank_summary import RankSummary, SummaryOptions, summarise
 from tachoscope_analyzers.trace.ranks.stragglers import stragglers
 from tachoscope_analyzers.trace.reading.trace_files import labels, recorder, trace_files
 from tachoscope_core.errors import TachoscopeError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tachoscope_analyzers.trace.analyses.operator_profile import TraceProfile
+
 Progress = Callable[[int, int], None]
 """Called with how many files were analysed, and all there are."""
 
 MOST_COLLECTIVES = 1 << 19
-"""Of a whole job, some 60 bytes each: more ranks leave fewer collectives each, so that memory stays as it is."""
+"""Of a whole job, some 90 bytes each: more ranks leave fewer collectives each, so that memory stays as it is."""
 MOST_BYTES_FOR_THREADS, MOST_BYTES_ON_TWO_CORES = 16 << 20, 64 << 20
 """Of all files of a job as they lie on the disk. A process has to begin and import, some 0.7 processor seconds and 100 MiB;
 threads wait for one another in the part of the work that needs the interpreter's lock, which weighs more with more cores."""
@@ -35,30 +46,77 @@ _SUMMARY_ONLY = SummaryOptions(judged=False)
 
 @dataclass(frozen=True)
 class JobTraces:
-    """A job: its ranks and what only shows when they are compared.
+    """A job: its ranks and what only shows when they are compared. Its tables are made when they are first asked for.
 
     Attributes:
-        summaries: by rank, rising. quality: problem rows (rank, file, problem, detail), empty when all is well.
+        summaries: by rank, rising. problems: see `job_quality`. late: who waited for whom, for each process group.
+        clock: of each rank.
+        sums: of all ranks, to compare the job by (`diff.diff`), where they were wanted.
+        quality: problem rows (rank, file, problem, detail), empty when all is well.
         ranks: one row for each: rank, file, device, events, steps, step_mean_ns, collectives, communication_ns, wait_ns,
             exposed_ns, exposed_wait_ns (what of the exposed time is waiting for later ranks; all four of the whole trace),
             own_per_step_ns (step less the exposed part of collectives: what the rank itself takes).
-        clocks, collectives, waits, stragglers: see `clock_alignment.clocks`, `lateness.collective_table`, `lateness.wait_table`,
-            `stragglers.stragglers`.
+        clocks, collectives, waits, stragglers: see `clock_alignment.clock_table`, `lateness.collective_table`,
+            `lateness.wait_table`, `stragglers.stragglers`.
         dimensions: exposed communication for each description of a process group (dp, tp, ...) and kind: group_description, kind,
             ranks, count and bytes per rank, exposed_per_step_ns (mean over ranks), exposed_of_step_ratio, most_exposed_rank,
             most_exposed_per_step_ns, bus_bandwidth_median_gb_per_s.
-        sums: of all ranks, to compare the job by (`diff.diff`), where they were wanted.
     """
 
     summaries: dict[int, RankSummary]
-    quality: pd.DataFrame
-    ranks: pd.DataFrame
-    clocks: pd.DataFrame
-    collectives: pd.DataFrame
-    waits: pd.DataFrame
-    stragglers: pd.DataFrame
-    dimensions: pd.DataFrame
+    problems: list[Row]
+    late: list[Lateness]
+    clock: dict[int, Clock]
     sums: TraceProfile | None = None
+
+    @cached_property
+    def quality(self) -> pd.DataFrame:
+        import pandas as pd  # a third of a second, which a report on one rank does not need
+
+        return pd.DataFrame(self.problems, columns=COLUMNS)
+
+    @cached_property
+    def ranks(self) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame([_rank_row(self, rank) for rank in self.summaries])
+
+    @cached_property
+    def clocks(self) -> pd.DataFrame:
+        return clock_table(self.clock)
+
+    @cached_property
+    def collectives(self) -> pd.DataFrame:
+        return _joined([collective_table(one, number) for number, one in enumerate(self.late)], COLLECTIVE_COLUMNS)
+
+    @cached_property
+    def waits(self) -> pd.DataFrame:
+        return _joined([wait_table(one, number) for number, one in enumerate(self.late)], WAIT_COLUMNS)
+
+    @cached_property
+    def stragglers(self) -> pd.DataFrame:
+        step_mean = float(self.ranks["step_mean_ns"].mean()) if len(self.ranks) else float("nan")
+        sizes = {number: len(one.group.ranks) for number, one in enumerate(self.late)}
+        return stragglers(self.collectives, sizes, step_mean)
+
+    @cached_property
+    def dimensions(self) -> pd.DataFrame:
+        return _dimensions(self.summaries)
+
+    @property
+    def compared_collectives(self) -> int:
+        """How many collectives at least two ranks recorded."""
+        return sum(len(one.last) for one in self.late)
+
+    def waited_ns(self, rank: int) -> tuple[int, int]:
+        """Return for how long a rank waited for later ones, and what of that it computed nothing in (`Lateness.added_wait`)."""
+        waits = [one.wait[one.group.ranks == rank].sum() for one in self.late]
+        added = [one.added_wait[one.group.ranks == rank].sum() for one in self.late]
+        return int(sum(waits)), int(sum(added))
+
+    def exposed_wait_ns(self, rank: int) -> int:
+        """Return what of a rank's exposed communication is waiting for later ranks."""
+        return min(self.waited_ns(rank)[1], self.summaries[rank].exposed_ns)
 
 
 def read_job(
@@ -109,25 +167,23 @@ def job(found: list[RankSummary], failed: dict[Path, str] | None = None) -> JobT
     summaries = _by_rank(found)
     groups, strangers = match({rank: one.arrivals for rank, one in summaries.items()})
     offsets = [group_offsets(group) for group in groups]
-    clock_table = clocks(groups, offsets, list(summaries))
+    clock = clock_rows(groups, offsets, list(summaries))
     exposed = {rank: one.exposed for rank, one in summaries.items()}
-    late = [lateness(group, completed(group, own, clock_table), exposed) for group, own in zip(groups, offsets, strict=True)]
-    collectives = _joined([collective_table(one, number) for number, one in enumerate(late)], COLLECTIVE_COLUMNS)
-    waits = _joined([wait_table(one, number) for number, one in enumerate(late)], WAIT_COLUMNS)
-    ranks = _rank_table(summaries, waits)
-    step_mean = float(ranks["step_mean_ns"].mean()) if len(ranks) else float("nan")
-    sizes = {number: len(group.ranks) for number, group in enumerate(groups)}
     return JobTraces(
         summaries=summaries,
-        quality=job_quality(summaries, groups=groups, strangers=strangers, clocks=clock_table, failed=failed or {}),
-        ranks=ranks,
-        clocks=clock_table,
-        collectives=collectives,
-        waits=waits,
-        stragglers=stragglers(collectives, sizes, step_mean),
-        dimensions=_dimensions(summaries),
-        sums=merged(one.sums for one in found if one.sums is not None),
+        problems=job_quality(summaries, groups=groups, strangers=strangers, clocks=clock, failed=failed or {}),
+        late=[lateness(group, completed(group, own, clock), exposed) for group, own in zip(groups, offsets, strict=True)],
+        clock=clock,
+        sums=_merged([one.sums for one in found if one.sums is not None]),
     )
+
+
+def _merged(sums: list[TraceProfile]) -> TraceProfile | None:
+    if len(sums) < 2:
+        return sums[0] if sums else None
+    from tachoscope_analyzers.trace.analyses.operator_profile import merged  # imports pandas, which no report needs
+
+    return merged(sums)
 
 
 def _summaries(
@@ -170,7 +226,7 @@ def _summaries(
 def _add_summary(found: list[RankSummary], newest: RankSummary) -> None:
     """Add a summary; sums are merged at once to hold only one set."""
     if found and newest.sums is not None:
-        sums = merged(one for one in (found[-1].sums, newest.sums) if one is not None)
+        sums = _merged([one for one in (found[-1].sums, newest.sums) if one is not None])
         found[-1], newest = replace(found[-1], sums=None), replace(newest, sums=sums)
     found.append(newest)
 
@@ -212,38 +268,39 @@ def _by_rank(found: list[RankSummary]) -> dict[int, RankSummary]:
 
 
 def _joined(tables: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
+    import pandas as pd
+
     full = [table for table in tables if len(table)]
     return pd.concat(full, ignore_index=True) if full else pd.DataFrame(columns=columns)
 
 
-def _rank_table(summaries: dict[int, RankSummary], waits: pd.DataFrame) -> pd.DataFrame:
-    waited = waits.groupby("rank")[["wait_ns", "added_wait_ns"]].sum().reindex(list(summaries), fill_value=0)
-    rows = []
-    for rank, one in summaries.items():
-        known = one.step_source != "window" and len(one.steps) > 0
-        length = float((one.steps["end_ns"] - one.steps["start_ns"]).mean()) if known else float("nan")
-        moved = one.by_group[one.by_group["side"] != "launch"]
-        rows.append(
-            {
-                "rank": rank,
-                "file": str(one.path),
-                "device": one.device_name,
-                "events": one.events,
-                "steps": len(one.steps) if known else 0,
-                "step_mean_ns": length,
-                "collectives": one.collectives,
-                "communication_ns": int(moved["total_ns"].sum()),
-                "wait_ns": int(waited["wait_ns"].loc[rank]),
-                "exposed_ns": one.exposed_ns,
-                "exposed_wait_ns": min(int(waited["added_wait_ns"].loc[rank]), one.exposed_ns),
-                "own_per_step_ns": length - one.exposed_ns / len(one.steps) if known else float("nan"),
-            }
-        )
-    return pd.DataFrame(rows)
+def _rank_row(job: JobTraces, rank: int) -> dict[str, object]:
+    one = job.summaries[rank]
+    known = one.step_source != "window" and len(one.steps) > 0
+    length = float((one.steps["end_ns"] - one.steps["start_ns"]).mean()) if known else float("nan")
+    return {
+        "rank": rank,
+        "file": str(one.path),
+        "device": one.device_name,
+        "events": one.events,
+        "steps": len(one.steps) if known else 0,
+        "step_mean_ns": length,
+        "collectives": one.collectives,
+        "communication_ns": int(one.by_group["total_ns"][one.by_group["side"] != "launch"].sum()),
+        "wait_ns": job.waited_ns(rank)[0],
+        "exposed_ns": one.exposed_ns,
+        "exposed_wait_ns": job.exposed_wait_ns(rank),
+        "own_per_step_ns": length - one.exposed_ns / len(one.steps) if known else float("nan"),
+    }
 
 
 def _dimensions(summaries: dict[int, RankSummary]) -> pd.DataFrame:
-    tables = [one.by_group.assign(rank=rank, steps=max(len(one.steps), 1), span=_span(one)) for rank, one in summaries.items()]
+    import pandas as pd
+
+    tables = [
+        pd.DataFrame(one.by_group).assign(rank=rank, steps=max(len(one.steps), 1), span=_span(one))
+        for rank, one in summaries.items()
+    ]
     columns = ["group_description", "kind", "ranks", "count", "bytes", "exposed_per_step_ns", "exposed_of_step_ratio"]
     columns += ["most_exposed_rank", "most_exposed_per_step_ns", "bus_bandwidth_median_gb_per_s"]
     table = _joined(tables, [])

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-import pandas as pd
-
+from tachoscope_analyzers.trace.ranks.clock_alignment import Clock
 from tachoscope_analyzers.trace.ranks.collective_matching import MatchedCollectives
 from tachoscope_analyzers.trace.ranks.rank_summary import MOST_STEPS, RankSummary
 
@@ -21,23 +20,23 @@ def job_quality(
     *,
     groups: list[MatchedCollectives],
     strangers: list[tuple[str, tuple[int, ...]]],
-    clocks: pd.DataFrame,
+    clocks: dict[int, Clock],
     failed: dict[Path, str],
-) -> pd.DataFrame:
-    """Return one row for each problem: rank (-1: of the whole job), file, problem (a fixed word), detail (a sentence)."""
+) -> list[Row]:
+    """Return a row of `COLUMNS` for each problem: rank (-1: of the whole job), file, problem (a word), detail (a sentence)."""
     rows: list[Row] = [(-1, str(path), "unreadable", reason) for path, reason in sorted(failed.items())]
     for rank, one in summaries.items():
         rows += _of_rank(rank, one)
     rows += _missing(summaries)
     if len(summaries) > 1:
-        rows += _of_job(summaries, dict(zip(clocks["rank"].tolist(), clocks["offset_ns"].tolist(), strict=True)))
+        rows += _of_job(summaries, {rank: one.offset_ns for rank, one in clocks.items()})
         rows += _of_groups(groups, strangers)
-        apart = clocks.loc[clocks["error_ns"] < 0, "rank"].tolist()
+        apart = [rank for rank, one in clocks.items() if one.error_ns < 0]
         if apart:
             rows.append(
                 (-1, "", "clocks_not_aligned", f"no collective ties the clocks of {_ranks(apart)} to that of the first rank")
             )
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return rows
 
 
 def _of_rank(rank: int, one: RankSummary) -> Iterable[Row]:

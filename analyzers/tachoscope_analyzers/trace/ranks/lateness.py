@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tachoscope_analyzers.trace.events.collective_names import bus_factor
 from tachoscope_analyzers.trace.events.intervals import Intervals, covered
 from tachoscope_analyzers.trace.ranks.clock_alignment import Offsets, aligned
 from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, MatchedCollectives
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Rows = npt.NDArray[np.int64]
 
@@ -106,6 +109,8 @@ def collective_table(found: Lateness, group_number: int) -> pd.DataFrame:
     transfer_ns (median over the ranks), shortest_rank, bus_bandwidth_gb_per_s (of the transfer alone; NaN where bytes or size are
     not known, or not all ranks are here).
     """
+    import pandas as pd  # a third of a second, which a report on one rank does not need
+
     group = found.group
     here = group.present
     count = here.sum(axis=0)
@@ -143,6 +148,8 @@ def wait_table(found: Lateness, group_number: int) -> pd.DataFrame:
     Columns: rank, group, group_description, group_number, kind, count, duration_ns, wait_ns, transfer_ns, exposed_ns, added_wait_ns
     (what of wait_ns cost the rank time, see `Lateness.added_wait`).
     """
+    import pandas as pd  # a third of a second, which a report on one rank does not need
+
     group = found.group
     rows = []
     for kind in sorted(set(group.kind.tolist())):

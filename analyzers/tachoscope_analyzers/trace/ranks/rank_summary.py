@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 
 from tachoscope_analyzers.trace.analyses.collectives import Collectives, collectives
-from tachoscope_analyzers.trace.analyses.operator_profile import TraceProfile, profile
 from tachoscope_analyzers.trace.events.intervals import EMPTY, Intervals, longest, union
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.losses.judged_rank import RankJudgement, judge_rank
@@ -18,10 +18,24 @@ from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_analyzers.trace.reading.trace import ReadQuality
 from tachoscope_analyzers.trace.reading.trace_files import stem
 
+if TYPE_CHECKING:
+    from tachoscope_analyzers.trace.analyses.operator_profile import TraceProfile
+
+Array = npt.NDArray[Any]
+
 MOST_STEPS = 4_096
 MOST_GROUPS = 256
 _LONGEST_LABEL = 200
-LABELS = ["group", "group_description", "group_ranks", "kind"]
+STEP = np.dtype([(name, np.int64) for name in ("step", "start_ns", "end_ns")])
+_LABELS = ("group", "group_description", "group_ranks", "kind")
+_NUMBERS = ("sequence", "step", "start_ns", "duration_ns", "bytes", "exposed_ns")
+ARRIVAL = np.dtype(
+    [
+        *((name, np.object_) for name in _LABELS),
+        *((name, np.int32) for name in ("channel", "group_size")),
+        *((name, np.int64) for name in _NUMBERS),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +62,12 @@ class RankSummary:
 
     Attributes:
         rank: as the trace says, else None. start_ns, end_ns: of its events, on its own clock, Unix time where the trace tells it.
-        step_source: how its steps were found; steps: step, start_ns, end_ns (Unix time as above), at most `MOST_STEPS`.
-        arrivals: the collectives in order of start, at most as many as were asked for: group, group_description, group_ranks, kind
-            (categories), channel (-1 for named groups, else the order of the stream), sequence, step, start_ns, duration_ns, bytes,
-            exposed_ns. collectives: how many there are in all.
+        step_source: how its steps were found; steps: of `STEP` (Unix time as above), at most `MOST_STEPS`.
+        arrivals: the collectives in order of start, at most as many as were asked for, of `ARRIVAL`; channel is -1 for named
+            groups, else the order of the stream. collectives: how many there are in all.
         judgement: its losses and the quality of its data, where they were wanted. sums: to compare it by, where they were wanted.
-        by_group: as in `Collectives`, at most `MOST_GROUPS` rows. exposed_ns: of all collectives. exposed: when that was (Unix time
-            as above), the longest stretches, at most as many as collectives were asked for.
+        by_group: `groups` of `Collectives`, at most `MOST_GROUPS` rows. exposed_ns: of all collectives. exposed: when that
+            was (Unix time as above), the longest stretches, at most as many as collectives were asked for.
     """
 
     path: Path
@@ -69,10 +82,10 @@ class RankSummary:
     end_ns: int
     quality: ReadQuality
     step_source: str
-    steps: pd.DataFrame
-    arrivals: pd.DataFrame
+    steps: Array
+    arrivals: Array
     collectives: int
-    by_group: pd.DataFrame
+    by_group: Array
     exposed_ns: int
     exposed: Intervals = EMPTY
     judgement: RankJudgement | None = None
@@ -94,8 +107,14 @@ def summarise(path: Path, wanted: SummaryOptions) -> RankSummary:
     return replace(
         found,
         judgement=judge_rank(view, what_if=wanted.what_if) if wanted.judged else None,
-        sums=profile(view) if wanted.profile else None,
+        sums=_profile(view) if wanted.profile else None,
     )
+
+
+def _profile(view: TraceView) -> TraceProfile:
+    from tachoscope_analyzers.trace.analyses.operator_profile import profile  # imports pandas, which no report needs
+
+    return profile(view)
 
 
 def summary(view: TraceView, path: Path, most_collectives: int) -> RankSummary:
@@ -118,8 +137,8 @@ def summary(view: TraceView, path: Path, most_collectives: int) -> RankSummary:
         step_source=view.steps.source,
         steps=_steps(view, base),
         arrivals=_arrivals(found, base, most_collectives),
-        collectives=int((found.each["side"] != "launch").sum()),
-        by_group=found.by_group.head(MOST_GROUPS).copy(),
+        collectives=int((found.rows["side"] != "launch").sum()),
+        by_group=found.groups[:MOST_GROUPS].copy(),
         exposed_ns=found.exposed_ns,
         exposed=_exposed(found, base, most_collectives),
     )
@@ -134,37 +153,30 @@ def _exposed(found: Collectives, base: int, most: int) -> Intervals:
     return Intervals(kept.starts + base, kept.ends + base)
 
 
-def _steps(view: TraceView, base: int) -> pd.DataFrame:
+def _steps(view: TraceView, base: int) -> Array:
     steps = view.steps
-    columns = {"step": steps.number, "start_ns": steps.start + base, "end_ns": steps.end + base}
-    return pd.DataFrame({name: np.array(values[:MOST_STEPS], dtype=np.int64) for name, values in columns.items()})
+    kept = np.zeros(min(len(steps), MOST_STEPS), dtype=STEP)
+    for name, values in (("step", steps.number), ("start_ns", steps.start + base), ("end_ns", steps.end + base)):
+        kept[name] = values[:MOST_STEPS]
+    return kept
 
 
-def _arrivals(found: Collectives, base: int, most: int) -> pd.DataFrame:
+def _arrivals(found: Collectives, base: int, most: int) -> Array:
     """Return the first collectives, the same on all ranks, so that they can be matched."""
-    each = found.each[found.each["side"] != "launch"]
-    named = (each["group"] != "").to_numpy()
+    each = found.rows[found.rows["side"] != "launch"]
+    named = each["group"] != ""
     streams, place = np.unique(np.where(named, -1, each["stream"]), return_inverse=True)
     channel = np.where(named, -1, place.reshape(-1) - (1 if len(streams) and streams[0] == -1 and named.any() else 0))
-    table = pd.DataFrame(
-        {
-            "group": each["group"].map(_label),
-            "group_description": each["group_description"].map(_label),
-            "group_ranks": each["group_ranks"].map(_label),
-            "kind": each["kind"],
-            "channel": channel.astype(np.int32),
-            "group_size": each["group_size"].astype(np.int32),
-            "sequence": each["sequence"],
-            "step": each["step"],
-            "start_ns": each["start_ns"] + base,
-            "duration_ns": each["duration_ns"],
-            "bytes": each["bytes"],
-            "exposed_ns": each["exposed_ns"],
-        }
-    ).head(most)
-    for column in LABELS:
-        table[column] = table[column].astype(str).astype("category")
-    return table.reset_index(drop=True)
+    kept = np.zeros(min(len(each), most), dtype=ARRIVAL)
+    each = each[:most]
+    for name in _LABELS:
+        label = {text: _label(str(text)) for text in set(each[name].tolist())}  # one object for each text, which is pickled once
+        kept[name] = [label[text] for text in each[name].tolist()]
+    kept["channel"] = channel[:most]
+    for name in ("group_size", *_NUMBERS):
+        kept[name] = each[name]
+    kept["start_ns"] += base
+    return kept
 
 
 def _label(text: str) -> str:

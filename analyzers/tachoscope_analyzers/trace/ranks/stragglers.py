@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from tachoscope_analyzers.data.thresholds import threshold
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FEW_STEPS = 4
 """With fewer steps than that, single collectives are counted instead."""
@@ -56,6 +58,8 @@ def stragglers(collectives: pd.DataFrame, ranks_of: dict[int, int], step_mean_ns
         straggler: the others wait for it for at least 10 % of the step, it has 80 % of the delay and is late in 80 % of the steps
             (with fewer than `FEW_STEPS` in half of the late collectives), and chance would do that in less than 5 %.
     """
+    import pandas as pd  # a third of a second, which a report on one rank does not need
+
     rows = []
     for key, table in collectives.groupby(_GROUP, sort=True):
         late = table[table["delay_ns"] > 0]

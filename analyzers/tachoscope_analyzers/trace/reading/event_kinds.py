@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 
 class Kind(IntEnum):
@@ -69,3 +74,10 @@ BY_NAME = {
 def kind_of(category: str) -> Kind:
     """Return the kind of a category, `OTHER` for one that is not known."""
     return BY_CATEGORY.get(category.lower(), Kind.OTHER)
+
+
+def is_any(kind: npt.NDArray[Any], kinds: Iterable[Kind]) -> npt.NDArray[np.bool_]:
+    """Return which events are of one of some kinds, shape of `kind`; `np.isin` takes several times as long."""
+    chosen = np.zeros(len(Kind), dtype=bool)
+    chosen[[*kinds]] = True
+    return np.asarray(chosen[kind])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind
+from tachoscope_analyzers.trace.reading.event_kinds import DEVICE, Kind, is_any
 
 if TYPE_CHECKING:
     from tachoscope_analyzers.trace.reading.track import Track
@@ -53,7 +53,7 @@ def kinds(writer: str, tracks: list[Track], track: Array, name: Array, strings: 
 
 def device_columns(tracks: list[Track], track: Array, kind: Array) -> dict[str, Array]:
     """Return the columns of `Trace.device` for a file without device arguments: streams are threads, devices are processes."""
-    row = np.flatnonzero(np.isin(kind, DEVICE))
+    row = np.flatnonzero(is_any(kind, DEVICE))
     stream = np.array([_stream(code, one) for code, one in enumerate(tracks)] or [-1], dtype=np.int64)
     device = np.array([_device(one) for one in tracks] or [-1], dtype=np.int64)
     absent, none = np.full(len(row), -1, dtype=np.int64), np.zeros(len(row), dtype=np.int32)

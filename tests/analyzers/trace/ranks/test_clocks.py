@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace.ranks.clock_alignment import UNKNOWN_ERROR, clocks, completed, group_offsets
+from tachoscope_analyzers.trace.ranks.clock_alignment import UNKNOWN_ERROR, clock_rows, clock_table, completed, group_offsets
 from tachoscope_analyzers.trace.ranks.collective_matching import ABSENT, MatchedCollectives
 
 EPOCH = 1_700_000_000_000_000_000
@@ -71,21 +71,21 @@ def test_clocks_are_handed_on_from_group_to_group() -> None:
     offsets = {0: 0, 1: 400, 2: -70, 3: 10**9}
     pairs = [(0, 1), (1, 2), (2, 3)]
     groups = [matched(ends([offsets[rank] for rank in pair], seed=place), list(pair)) for place, pair in enumerate(pairs)]
-    table = clocks(groups, [group_offsets(group) for group in groups], [0, 1, 2, 3])
+    table = clock_table(clock_rows(groups, [group_offsets(group) for group in groups], [0, 1, 2, 3]))
     assert dict(zip(table["rank"], table["offset_ns"], strict=True)) == offsets
     assert table["error_ns"].is_monotonic_increasing  # each step of the way adds its own
 
 
 def test_a_rank_that_nothing_connects_has_no_clock_error() -> None:
     group = matched(ends([0, 5]), [0, 1])
-    table = clocks([group], [group_offsets(group)], [0, 1, 2])
+    table = clock_table(clock_rows([group], [group_offsets(group)], [0, 1, 2]))
     assert table["error_ns"].tolist() == [0, 1, -1]
 
 
 def test_a_group_with_few_collectives_takes_the_clocks_that_others_tell() -> None:
     world, few = matched(ends([0, 900, 5]), [0, 1, 2]), matched(ends([900, 5], count=1), [1, 2])
     offsets = [group_offsets(world), group_offsets(few)]
-    found = completed(few, offsets[1], clocks([world, few], offsets, [0, 1, 2]))
+    found = completed(few, offsets[1], clock_rows([world, few], offsets, [0, 1, 2]))
     assert found.offset.tolist() == [900, 5]
     assert (found.error < UNKNOWN_ERROR).all()
 

@@ -44,14 +44,15 @@ def test_texts_come_back_as_objects() -> None:
 
 
 @pytest.mark.skipif(int(pa.__version__.partition(".")[0]) < 26, reason="PyArrow imports it by itself")
-def test_neither_reading_nor_opening_a_trace_imports_pandas(tmp_path: Path) -> None:
+def test_the_report_on_a_trace_imports_no_pandas_whether_the_trace_is_cached_or_not(tmp_path: Path) -> None:
     planted = Planted()
     planted.kernel("gemm", 5000, 1000, launched=1000, grid=[1, 2, 3])
     path = planted.write(tmp_path / "trace.json.gz")
     code = (
-        "import sys, pathlib; from tachoscope_analyzers.trace.reading.read import read;"
-        "from tachoscope_analyzers.trace.events.launch_links import device_work;"
-        "trace = read(pathlib.Path(sys.argv[1])); device_work(trace); trace.strings; print('pandas' in sys.modules)"
+        "import sys; from tachoscope_analyzers.trace.findings.report import report;"
+        "from tachoscope_analyzers.trace.ranks.job import read_job;"
+        "from tachoscope_analyzers.trace.ranks.rank_summary import SummaryOptions;"
+        "report(read_job([sys.argv[1]], wanted=SummaryOptions()), 'job'); print('pandas' in sys.modules)"
     )
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True, timeout=300)
