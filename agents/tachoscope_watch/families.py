@@ -33,8 +33,9 @@ def families(
         Family(COMPUTE_SHARE, [((view.job,), share) for view in shown if (share := _compute_share(view)) is not None]),
         Family(SAME_FAILURE, [((view.job,), float(view.failure.policy == "stop")) for view in shown if view.failure is not None]),
         Family(names.WATCH_JOBS, [((state,), float(counts[state])) for state in names.WATCH_JOBS.states]),
-        Family(names.WATCH_CYCLE_SECONDS, [((), seconds)]),
-        Family(names.WATCH_LAST_CYCLE, [((), ended)]),
+        # While the first cycle judges there is none yet that ended: 0 would be one that ended long ago.
+        Family(names.WATCH_CYCLE_SECONDS, [((), seconds)] if ended else []),
+        Family(names.WATCH_LAST_CYCLE, [((), ended)] if ended else []),
         Family(names.WATCH_SHARE, [((), watch_share)]),
     ]
     return with_namespaces(found, lambda job: namespaces.get(job, ""))

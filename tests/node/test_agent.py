@@ -224,6 +224,24 @@ def test_what_a_dead_run_left_behind_is_shipped_but_is_no_news(tmp_path: Path, c
     assert agent.live.jobs == {}
 
 
+def test_all_that_a_live_process_wrote_while_no_agent_was_there_is_counted(tmp_path: Path, clock: FakeClock) -> None:
+    rank = Process(tmp_path / "spool" / "run", segment_bytes=1000)
+    rank.clock = clock
+    rank.start()
+    for _ in range(20):
+        clock.now += 1.0
+        rank.step()
+    paths = list(spool.segments(tmp_path / "spool"))
+    for path in paths:
+        os.utime(path, (1e9, 1e9))  # longer ago than a dead run's last words
+    agent = agent_of(tmp_path, clock=clock)
+    pass_seconds(agent, clock, 5)
+
+    assert len(paths) > 3
+    assert value(agent, "tachoscope_steps_total", "job", "0") == 20
+    rank.end()
+
+
 def test_a_run_that_ships_for_itself_is_watched_and_not_shipped(tmp_path: Path, clock: FakeClock) -> None:
     agent, (rank,) = agent_of(tmp_path, clock=clock), processes(tmp_path, clock, 1)
     lock = spool.try_lock(tmp_path / "spool" / "run" / spool.SHIPPER_LOCK)

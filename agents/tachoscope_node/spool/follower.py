@@ -194,11 +194,13 @@ class Follower:
         modified = os.fstat(directory.descriptor).st_mtime_ns
         if modified == directory.modified_ns and len(directory.segments) < self.limits.segments:
             return
-        for entry in self._new_segments(directory):
+        entries = self._new_segments(directory)
+        last = {_writer(name): name for name in sorted([*directory.segments, *(entry.name for entry in entries)])}
+        for entry in entries:
             if len(directory.segments) >= self.limits.segments or not self._may_open(entry):
                 self._rejected["segments"] += 1
                 return  # looked at again as soon as one is done
-            self._open(directory, entry, now)
+            self._open(directory, entry, last[_writer(entry.name)], now)
         # A file that appears within the grain of the clock would not show in the time: look again.
         recent = time.time_ns() - modified < 2_000_000_000
         directory.modified_ns = -1 if recent else modified
@@ -219,7 +221,8 @@ class Follower:
                     break
         return [entry for _, entry in sorted(found, key=lambda one: one[0])]
 
-    def _open(self, directory: Directory, entry: os.DirEntry[str], now: float) -> None:
+    def _open(self, directory: Directory, entry: os.DirEntry[str], last: str, now: float) -> None:
+        """Follow a segment. `last`: of its writer."""
         if not entry.is_file(follow_symlinks=False):
             self._rejected["no_file"] += 1
             return
@@ -229,7 +232,7 @@ class Follower:
             return
         segment.grew_at = now
         left_behind = segment.size() > 0 and time.time() - entry.stat().st_mtime > _OLD_SECONDS and not segment.writer_lives()
-        if not self._remember(segment) and left_behind:
+        if not self._remember(segment) and left_behind and (last == entry.name or not _is_written(directory, last)):
             segment.applied = segment.size()  # goes to the store, but is no news for the metrics
         directory.segments[entry.name] = segment
         self._open_files[segment.uid] += 1
@@ -394,3 +397,21 @@ def _remove(directory: Directory, retention_seconds: float) -> None:
                 os.unlink(name, dir_fd=directory.descriptor)
         directory.path.rmdir()
     directory.release()
+
+
+def _writer(name: str) -> str:
+    """Return whose segment a file is, by its name."""
+    return name.rpartition("-")[0]
+
+
+def _is_written(directory: Directory, name: str) -> bool:
+    """Return whether a process holds the lock of a segment."""
+    if name in directory.segments:
+        return directory.segments[name].writer_lives()
+    with contextlib.suppress(ValueError, OSError):  # not a segment's name, or shipped by another at this moment
+        segment = Segment(directory.path / name, directory.name, directory.descriptor)
+        try:
+            return segment.writer_lives()
+        finally:
+            segment.close()
+    return False
