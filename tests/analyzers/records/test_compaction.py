@@ -378,6 +378,7 @@ KILLS, OF_ONE_STORE = 100, 5
 
 
 @pytest.mark.bar
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["directory", "s3"])
 def test_killed_a_hundred_times_at_random_while_agents_ship_nothing_is_lost_or_twice(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
