@@ -216,7 +216,7 @@ class JobWatch:
         pid = self.exits.pid_of(process.writer)
         still = pid is not None and self._movement.stands_still(pid, now)
         loads = pid is not None and process.phase == hang_rule.LOADING_PHASE
-        blocked = self._movement.stuck_worker(pid, now) if pid is not None and loads else ""
+        blocked = self._movement.stopped_worker(pid, now) if pid is not None and loads else ""
         return hang_rule.RankState(process.rank, process.writer, process.step, process.phase, stopped, silent, still, blocked)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from dataclasses import dataclass
 
-from tachoscope.supervisor.loader_workers import stuck_worker
+from tachoscope.supervisor.loader_workers import stopped_worker
 from tachoscope.timing import procfs
 
 WINDOW_SECONDS = 5.0
@@ -32,7 +32,7 @@ class Movement:
 
     def __init__(self) -> None:
         self._since: dict[int, _Look] = {}
-        self._stuck: dict[int, tuple[str, float]] = {}
+        self._stopped: dict[int, tuple[str, float]] = {}
 
     def stands_still(self, pid: int, now: float) -> bool:
         """Look at a process and those that it started; return whether they did nothing for `WINDOW_SECONDS`.
@@ -57,19 +57,19 @@ class Movement:
             self._since[pid] = look
         return not moved and seconds >= WINDOW_SECONDS
 
-    def stuck_worker(self, pid: int, now: float) -> str:
-        """Look at the loader workers of a process; return why one could not go on for `WINDOW_SECONDS`; empty: each may."""
-        why = stuck_worker(_tree(pid)[1:])
-        was, since = self._stuck.get(pid, ("", now))
+    def stopped_worker(self, pid: int, now: float) -> str:
+        """Look at the loader workers of a process; return that one was stopped for `WINDOW_SECONDS`; empty: none was."""
+        why = stopped_worker(_tree(pid)[1:])
+        was, since = self._stopped.get(pid, ("", now))
         if why != was:
-            self._stuck[pid] = why, now
+            self._stopped[pid] = why, now
             return ""
         return why if now - since >= WINDOW_SECONDS else ""
 
     def forget(self) -> None:
         """Begin anew: the ranks finished a step."""
         self._since.clear()
-        self._stuck.clear()
+        self._stopped.clear()
 
 
 def _look(pid: int, now: float) -> _Look | None:

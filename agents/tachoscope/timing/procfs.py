@@ -91,15 +91,6 @@ def name_and_state(pid: int) -> tuple[bytes, bytes]:
         return b"", b""
 
 
-def system_call(pid: int, tid: int) -> tuple[str, list[int]]:
-    """Return what a thread waits for in a system call, and the call's arguments; empty: in none, or it cannot be read."""
-    try:
-        fields = _content(f"{PROC}/{pid}/task/{tid}/syscall", 256).split()
-        return _syscalls().get(int(fields[0]), "other"), [int(field, 16) for field in fields[1:7]]
-    except (OSError, IndexError, ValueError):
-        return "", []
-
-
 def thread_waits_for(thread_id: int) -> str:
     """Return what another thread of this process is doing, as `waits_for`.
 

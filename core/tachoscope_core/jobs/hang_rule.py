@@ -4,7 +4,7 @@ A job hangs if no rank finished a step for longer than the limit, and a process 
 The limit comes from the job's own steps (`limits_of`): no less than `least`, ten usual steps, and twice a pause that came twice.
 Once the job is known it is as short as 10 s where all ranks are seen and those that the others wait for compute nothing and read
 nothing, in a phase in which a step computes. A wait for data and what lies between steps keep the whole limit: there pauses come
-that were never seen before. Only a loader worker that is stopped or deadlocked cannot be a pause.
+that were never seen before. Only a loader worker that is stopped cannot be a pause.
 Where all are in the midst of a step and none waits for another, they load, or wait for data: then it hangs only after
 `PATIENCE` times the least limit. It does not hang while a rank saves a checkpoint, evaluates or compiles, since the others wait
 for that, unless a process is stopped or silent elsewhere, or saves in silence for as long; and not before the first step, which may
@@ -59,7 +59,7 @@ class RankState:
         step: the last that it finished. phase: where it was after that, empty: not known. stopped: by a signal.
         silent: it wrote no record for long.
         still: for seconds neither it nor what it started used a core, read or wrote, and it waits for no socket. Not known: False.
-        blocked: why it cannot go on: what it waits for is stopped, or deadlocked. Empty: it may, or this is not known.
+        blocked: why it cannot go on: what it waits for is stopped. Empty: it may, or this is not known.
     """
 
     rank: int
