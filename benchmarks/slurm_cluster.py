@@ -7,7 +7,8 @@
 
 The packages are downloaded once (`apt-get download`) and unpacked into `~/.cache/tachoscope/slurm`. All daemons work in a directory
 of their own and listen on free ports of the loopback, so that several clusters may run at once. The GPUs are files. Jobs run
-as root. It needs Debian or Ubuntu, root, and 200 MB.
+as root. It needs Debian or Ubuntu, root, and 200 MB. The accounting has the whole record of a short job some seconds after its
+end.
 
     python -m benchmarks.slurm_cluster          # starts one, runs a job, shows what sacct says, and ends it
 """
@@ -123,9 +124,12 @@ class SlurmCluster:
                 daemon.send_signal(number)
 
     def state(self, job: str) -> str:
-        """Return a job's newest state by the accounting, such as RUNNING; empty where it has none yet."""
-        lines = self.run("sacct", "--allocations", "--noheader", "--parsable2", "--jobs", job, "--format=State").splitlines()
-        return lines[-1].partition(" ")[0] if lines else ""
+        """Return a job's newest state by the accounting, such as RUNNING; empty where it has none, or not its whole record yet."""
+        lines = self.run(
+            "sacct", "--allocations", "--noheader", "--parsable2", "--jobs", job, "--format=State,ReqTRES"
+        ).splitlines()
+        state, _, asked = lines[-1].partition("|") if lines else ("", "", "")
+        return state.partition(" ")[0] if asked else ""
 
     def wait_for_state(self, job: str, *states: str) -> None:
         """Wait until the accounting has one of the states."""

@@ -37,7 +37,8 @@ class Events:
         """Count what is new in the job records; of a heterogeneous job all components are one start."""
         seen = set()
         for key, parts in _by_allocation(rows).items():
-            if not sum(row.accelerators for row in parts):
+            # Of a job that ends at once Slurm writes a part first, and completes it some seconds later.
+            if not sum(row.accelerators for row in parts) or not parts[0].partition:
                 continue
             starts = [row.started for row in parts if row.held and row.started is not None]
             eligible = [row.eligible for row in parts if row.eligible is not None]
