@@ -49,7 +49,7 @@ def main() -> None:
         if given.fleet:
             shutil.copytree(given.fleet, place / "store")
         for number, planted in enumerate(
-            [Planted(given.kind, 0, None)]
+            [Planted(given.kind, 1, 2 if given.kind.startswith("link_") else None)]
             if given.kind
             else order(given.faults, given.healthy)[FLEET_RUNS + given.skip if given.fleet else 0 :]
         ):
