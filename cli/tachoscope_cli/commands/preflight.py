@@ -43,7 +43,7 @@ def preflight(
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where the first host listens, unless $MASTER_PORT says.")] = 29531,
     wait: Annotated[float, typer.Option(metavar="SECONDS", min=1.0, help="How long to wait for the other hosts.")] = 60.0,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter repetitions: a fifth of the time.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter repetitions.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also measure while other processes use the host or its GPUs.")] = False,
     format_: JsonOption = TEXT,
 ) -> None:
