@@ -9,7 +9,6 @@ The truth: the steps that each rank noted itself, and the fault that was planted
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
@@ -24,6 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.slurm_cluster import SlurmCluster
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from sections import write_section
 
 EVERY = 20
 """Steps between checkpoints."""
@@ -133,6 +136,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=FAULTS, action="append")
     parser.add_argument("--keep", action="store_true", help="keep the folder")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
     chosen = options.only or list(FAULTS)
     folder = Path(tempfile.mkdtemp(prefix="recovery-"))
@@ -155,27 +159,30 @@ def main() -> int:
         status: dict[str, Any] = json.loads(job.call("status", "recovery", "--format", "json"))
         goodput: dict[str, Any] = json.loads(job.call("goodput", "recovery", "--format", "json"))
         sys.stdout.write(job.call("status", "recovery"))
-        wrong = _compared(job, status, planted, goodput, wall_seconds)
+        lines, wrong = _compared(job, status, planted, goodput, wall_seconds)
     if not options.keep:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         sys.stderr.write(f"kept: {folder}\n")
-    for line in wrong:
-        sys.stdout.write(f"wrong: {line}\n")
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.write(f"exit code {code}, {len(wrong)} wrong\n")
+    lines += [f"Wrong: {line}." for line in wrong] or ["Nothing was wrong."]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    if options.write:
+        write_section("recovery", "\n".join(lines), "python -m benchmarks.recovery --write")
     return 1 if wrong or code else 0
 
 
 def _compared(
     job: Job, status: dict[str, Any], planted: list[tuple[str, str, float]], goodput: dict[str, Any], wall_seconds: float
-) -> list[str]:
-    """Print the truth beside what was done, and return what is not as it must be."""
+) -> tuple[list[str], list[str]]:
+    """Return what was done beside the truth, as a table and a sentence, and what is not as it must be."""
     wrong = []
+    lines = ["| planted | what followed | lasted, s | step |", "|---|---|---|---|"]
     attempts = status["attempts"]
     if status["state"] != "completed" or len(attempts) != len(planted) + 1:
         wrong.append(f"{status['state']} after {len(attempts)} attempts for {len(planted)} faults")
     for (name, words, _), attempt in zip(planted, attempts, strict=False):
+        lasted = attempt["ended_at"] - attempt["intended_at"]
+        lines.append(f"| {name} | {attempt['decision']}: {attempt['reason']} | {lasted:.0f} | {attempt['highest_step']} |")
         if words not in attempt["reason"]:
             wrong.append(f"{name}: the reason is {attempt['reason']!r}, not {words!r}")
     steps = job.noted(0)
@@ -193,11 +200,12 @@ def _compared(
     said = (life["new_steps"], sum(attempt["redone"] for attempt in life["attempts"]))
     if said != (len(firsts), again):
         wrong.append(f"goodput counts {said[0]} steps and {said[1]} again")
-    sys.stdout.write(
-        f"{len(firsts)} steps, {again} of rank 0 done again; steps of progress {useful_seconds:.1f} s"
-        f" of {wall_seconds:.1f} s, {useful_seconds / wall_seconds:.1%}\n"
-    )
-    return wrong
+    lines += [
+        "",
+        f"{len(firsts)} steps of two ranks, a checkpoint each {EVERY}; {again} steps were done again.",
+        f"Steps of progress took {useful_seconds:.1f} s of {wall_seconds:.1f} s.",
+    ]
+    return lines, wrong
 
 
 if __name__ == "__main__":
