@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.lab import network
+from benchmarks.lab import network, processes
 from benchmarks.preflight import hosts
 from benchmarks.preflight.hosts import Shape
 
@@ -44,7 +45,8 @@ def _cpu_quota(shape: Shape, planted: Planted, place: Path) -> None:
 
 def _cpu_competitor(shape: Shape, planted: Planted, place: Path) -> None:
     busy = [sys.executable, "-c", "while True: pass"]
-    shape.inside += [lambda: subprocess.Popen(busy)] * COMPETITORS  # in the host's control group
+    start = functools.partial(subprocess.Popen, busy, preexec_fn=processes.die_with_parent)
+    shape.inside += [start] * COMPETITORS  # in the host's control group
 
 
 def _disk_slow(shape: Shape, planted: Planted, place: Path) -> None:
