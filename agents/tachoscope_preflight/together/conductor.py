@@ -33,6 +33,7 @@ class Conductor:
         self._absent: dict[int, str] = {}
         self._results: dict[int, NodeResult] = {}
         self._exchanges: dict[tuple[int, int], Exchange] = {}
+        self._ring_error = ""
 
     def conduct(
         self,
@@ -136,7 +137,7 @@ class Conductor:
         rates = [answers[rank].ring for rank in ranks if rank in answers]
         found = [rate for rate in rates if rate is not None]
         if len(found) < len(ranks):
-            self._notes.append(f"the ring failed: {next((one.error for one in answers.values() if one.error), 'no answer')}")
+            self._ring_error = next((one.error for one in answers.values() if one.error), "no answer")
             return None
         return min(found)
 
@@ -149,6 +150,7 @@ class Conductor:
             exchanges_like=self._like,
             absent={self._names[rank]: why for rank, why in sorted(self._absent.items())},
             ring_bytes_per_second=ring,
+            ring_error=self._ring_error,
             notes=self._notes,
         )
 

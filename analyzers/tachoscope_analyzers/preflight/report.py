@@ -20,6 +20,7 @@ def report(
     exchanges_like: str = "",
     absent: Mapping[str, str] | None = None,
     ring_bytes_per_second: float | None = None,
+    ring_error: str = "",
     notes: Sequence[str] = (),
 ) -> PreflightReport:
     """Return the verdict on hosts and links.
@@ -27,6 +28,7 @@ def report(
     Args:
         history: results of all hosts in the store. nominal: the least rate by name.
         exchanges_like: what makes exchanges comparable. absent: why a host took no part, by host.
+        ring_error: why an exchange of all hosts failed; no host is named for it.
     """
     of = exchange.limits(exchanges, history, nominal, exchanges_like)
     own = judge_nodes(results, Fleet([*history, *results]), nominal)
@@ -35,14 +37,14 @@ def report(
     hosts = [_host(result.host, measurements) for result in results]
     hosts += [JudgedHost(host=host, verdict="unfit", why=why) for host, why in (absent or {}).items()]
     return PreflightReport(
-        verdict=_overall(hosts, guilty),
+        verdict=_overall(hosts, guilty, ring_error),
         hosts=hosts,
         links=[BadLink(one=one, other=other) for one, other in (sorted(link) for link in guilty.links)],
         measurements=measurements,
         exchanges=list(seen),
         decided_by=DECIDED_BY if exchanges else "",
         ring_bytes_per_second=ring_bytes_per_second,
-        notes=list(notes),
+        notes=[*notes, *([f"the ring failed: {ring_error}"] if ring_error else [])],
     )
 
 
@@ -62,8 +64,8 @@ def _words(found: Sequence[JudgedMeasurement]) -> str:
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
 
 
-def _overall(hosts: Sequence[JudgedHost], guilty: Blame) -> Verdict:
+def _overall(hosts: Sequence[JudgedHost], guilty: Blame, ring_error: str) -> Verdict:
     verdicts = {one.verdict for one in hosts}
     if "unfit" in verdicts or guilty.links or guilty.shared:
         return "unfit"
-    return "fit" if verdicts == {"fit"} else "not judged"
+    return "fit" if verdicts == {"fit"} and not ring_error else "not judged"

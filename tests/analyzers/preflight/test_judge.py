@@ -124,4 +124,5 @@ def test_a_report_is_fit_only_if_every_rate_of_every_host_is() -> None:
     assert report([result("a", 1.0)], [], nominal).verdict == "fit"
     assert report([result("a", 1.0), result("b", 1.0, like="another")], [], {}).verdict == "not judged"
     assert report([], [], nominal).verdict == "not judged"
+    assert report([result("a", 1.0)], [], nominal, ring_error="no answer").verdict == "not judged"
     assert report([result("a", 1.0)], [], nominal, absent={"b": "did not come within 60 s"}).verdict == "unfit"
