@@ -105,7 +105,7 @@ def _joined(job: str, parts: list[Part], now: float, state_seconds: dict[str, fl
         [rows for _, part in parts for rows in part.rows],
         max(part.hang_limit_seconds for _, part in parts),
         next((part.hang for node, part in parts if part.hang is not None and part.hang.all_seen and not _is_gone(node, now)), None),
-        next((part.scheduler_job for _, part in parts if part.scheduler_job), ""),
+        scheduler_job=next((part.scheduler_job for _, part in parts if part.scheduler_job), ""),
     )
 
 

@@ -36,6 +36,10 @@ COMMANDS: dict[str, list[str]] = {
     "verify": [],
     "drill": ["hang"],
     "profile": ["--job", "planted"],
+    "submit": ["trace.json"],
+    "status": [],
+    "cancel": ["planted"],
+    "supervise": ["planted"],
     "explore": ["--port", "0"],
     "watch": ["--once"],
     "runbook": ["input_workers"],
@@ -62,7 +66,7 @@ COMMANDS: dict[str, list[str]] = {
 """All commands, each with words that lead it to what it needs."""
 WITHOUT_EXTRAS = {
     *("run", "verify", "runbook", "doctor", "job processes", "store traces", "store quarantine"),
-    *("store prune", "store hold"),
+    *("store prune", "store hold", "status", "cancel", "supervise"),
 }
 """What the command does without any extra: all that a training machine needs."""
 PACKAGES = {
@@ -75,6 +79,7 @@ PACKAGES = {
 BEYOND = {
     "tachoscope_core.report.taxonomy": "analyze",
     "tachoscope_core.located_yaml": "analyze",
+    "tachoscope_core.jobs.training_job_file": "analyze",
     "tachoscope_core.yaml_text": "analyze",
     "tachoscope_service.metrics.otlp.exchange": "otlp",
     "tachoscope_service.metrics.otlp.points": "otlp",

@@ -6,12 +6,13 @@ import getpass
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -19,15 +20,17 @@ from rich.table import Table
 
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, print_notice, store_url
 from tachoscope_cli.common.output import console
-from tachoscope_cli.training_jobs.engine import Engine
-from tachoscope_cli.training_jobs.supervisor import Supervisor, directory_of, held
+from tachoscope_cli.training_jobs.lock import directory_of, held, supervisor_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_core.jobs.submitted_jobs import Cancellation, SubmittedJob, TrainingJobs, TrainingJobStatus
-from tachoscope_core.jobs.training_job import ENGINES, TrainingJob, read_training_job
+from tachoscope_core.jobs.submitted_jobs import ENDED, Cancellation, SubmittedJob, TrainingJobs, TrainingJobStatus
+from tachoscope_core.jobs.training_job import ENGINES, TrainingJob
 from tachoscope_core.storage.store import Store, absolute_url
 from tachoscope_show.text.safe_text import safe
-from tachoscope_show.text.units import duration
+from tachoscope_show.text.units import counted, duration
+
+if TYPE_CHECKING:
+    from tachoscope_cli.training_jobs.engine import Engine
 
 _NAME = typer.Argument(metavar="NAME", help="The training job.")
 HELD_SECONDS = 60.0
@@ -44,29 +47,61 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Supervise here until the job ends, not in the background.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the specification, and print it.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Let a job of this name that failed or was cancelled go on, as the file is now.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the specification.")] = False,
 ) -> None:
     """Submit a training job. It continues from its newest valid checkpoint until it is done, or fails twice at the same.
 
     Exits with 0 once it is submitted; with --wait, once it is completed, else with 1.
     """
+    from tachoscope_core.jobs.training_job_file import read_training_job
+
     job = read_training_job(path, engine=engine)
+    _check_programs(job)
     if dry_run:
-        sys.stdout.write(f"{json.dumps(msgspec.to_builtins(job), indent=2)}\n")
+        print_notice(f"{path} is valid: training job {job.name}, engine {job.engine}, {counted(job.nodes, 'node')}")
         return
     opened = Store(absolute_url(store_url(store)))
-    submitted = SubmittedJob(job=job, key=key or hashlib.sha256(job.digest.encode()).hexdigest()[:16], submitted_at=time.time())
-    there = TrainingJobs(opened).submit(submitted)
-    where = "" if store is None else f" --store {opened.url}"
+    jobs, submitted = TrainingJobs(opened), SubmittedJob(job=job, key=key or _key(job), submitted_at=time.time())
+    if again:
+        jobs.submit_again(submitted)
+    else:
+        jobs.submit(submitted)
+        if (state := jobs.status(job.name).state) in {"failed", "cancelled"}:
+            raise TachoscopeError(
+                f"training job {job.name!r} was submitted before and is {state}", fix="add --again to let it go on"
+            )
     if wait:
         raise typer.Exit(_supervise(opened, job))
+    where = "" if store is None else f" --store {opened.url}"
     directory = directory_of(opened)
-    with (directory / f"{job.name}.supervisor.log").open("ab") as log:
-        words = [sys.executable, "-m", "tachoscope_cli.main", "supervise", job.name, "--store", opened.url]
+    if supervisor_of(directory, job.name) is None and jobs.status(job.name).state != "completed":
+        _start_supervisor(opened, directory, job.name)
+    print_notice(f"training job {job.name} is submitted; next: tachoscope status {job.name}{where}")
+
+
+def _key(job: TrainingJob) -> str:
+    return hashlib.sha256(job.digest.encode()).hexdigest()[:16]
+
+
+def _check_programs(job: TrainingJob) -> None:
+    """Refuse what could never begin, as far as this machine knows."""
+    if job.engine == "slurm" and shutil.which("sbatch") is None:
+        raise TachoscopeError("sbatch is not installed on this machine", fix="submit from a host of the Slurm cluster")
+    program = job.command[0]
+    there = shutil.which(program, path=job.environment.get("PATH")) or (Path(job.working_directory) / program).is_file()
+    if job.engine == "local" and not there:
+        raise TachoscopeError(f"the program {program!r} of {job.name} is not found", fix="check its spelling, or give its path")
+
+
+def _start_supervisor(store: Store, directory: Path, name: str) -> None:
+    path = directory / f"{name}.supervisor.log"
+    with path.open("ab") as log:
+        words = [sys.executable, "-m", "tachoscope_cli.main", "supervise", name, "--store", store.url]
         subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    done = "is submitted" if there.submitted_at == submitted.submitted_at else "was submitted before"
-    print_notice(f"training job {job.name} {done}; next: tachoscope status {job.name}{where}")
-    print_notice(f"its supervisor's log: {log.name}")
+    print_notice(f"its supervisor goes on in the background and logs to {path}")
 
 
 def supervise(name: Annotated[str, _NAME], store: StoreOption = None) -> None:
@@ -79,6 +114,8 @@ def supervise(name: Annotated[str, _NAME], store: StoreOption = None) -> None:
 
 
 def _supervise(store: Store, job: TrainingJob) -> ExitCode:
+    from tachoscope_cli.training_jobs.supervisor import Supervisor
+
     directory = directory_of(store)
     deadline = time.monotonic() + HELD_SECONDS
     while True:
@@ -86,9 +123,11 @@ def _supervise(store: Store, job: TrainingJob) -> ExitCode:
             if lock is not None:
                 status = Supervisor(store, job.name, _engine(job, directory), directory, lock, _log).run()
                 return ExitCode.from_success(status.state == "completed")
-        if time.monotonic() > deadline:
+        pid = supervisor_of(directory, job.name)
+        if pid is not None or time.monotonic() > deadline:
+            who = f"process {pid}" if pid is not None else "a process that it started"
             raise TachoscopeError(
-                f"training job {job.name!r} has a supervisor on this machine", fix=f"tachoscope status {job.name}"
+                f"training job {job.name!r} has a supervisor on this machine: {who}", fix=f"tachoscope status {job.name}"
             )
         time.sleep(0.5)
 
@@ -114,7 +153,8 @@ def status(
     format_: JsonOption = TEXT,
 ) -> None:
     """Show training jobs that were submitted: their states, and each attempt with what followed from its end."""
-    jobs = TrainingJobs(Store(absolute_url(store_url(store))))
+    opened = Store(absolute_url(store_url(store)))
+    jobs = TrainingJobs(opened)
     found = [jobs.status(one) for one in ([name] if name else jobs.names())]
     if format_.value == "json":
         documents = [_document(one) for one in found]
@@ -122,8 +162,10 @@ def status(
         return
     if not found:
         print_notice("no training job was submitted to this store; next: tachoscope submit training_job.yaml")
-    for one in found:
-        _print(one)
+    elif name is None:
+        _print_all(found)
+    else:
+        _print(found[0], opened)
 
 
 def _document(status: TrainingJobStatus) -> dict[str, Any]:
@@ -131,29 +173,55 @@ def _document(status: TrainingJobStatus) -> dict[str, Any]:
     return {"name": status.submitted.job.name, "state": status.state} | document
 
 
-def _print(status: TrainingJobStatus) -> None:
+def _print_all(found: list[TrainingJobStatus]) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for header in ("training job", "state", "engine", "attempts", "why"):
+        table.add_column(header, overflow="fold")
+    for one in found:
+        why = next((attempt.reason for attempt in reversed(one.attempts) if attempt.reason), "")
+        table.add_row(one.submitted.job.name, one.state, one.submitted.job.engine, str(len(one.attempts)), safe(why))
+    console().print(table)
+
+
+def _print(status: TrainingJobStatus, store: Store) -> None:
     job = status.submitted.job
     out = console()
-    out.print(f"{job.name}: {status.state} ({job.engine}, {job.nodes} node{'' if job.nodes == 1 else 's'})", highlight=False)
+    out.print(f"{job.name}: {status.state} ({job.engine}, {counted(job.nodes, 'node')})", highlight=False)
     table = Table(box=None, padding=(0, 2, 0, 2))
-    for header in ("attempt", "id", "began", "lasted", "step", "what followed"):
+    for header in ("attempt", "id", "began", "lasted", "last step", "what followed"):
         table.add_column(header, overflow="fold")
     for one in status.attempts:
         began = one.end.started_at if one.end else one.intended_at
         lasted = duration((one.ended_at or time.time()) - began)
-        followed = f"{one.decision}: {one.reason}" if one.decision else "runs"
+        followed = f"{one.decision}: {one.reason}" if one.decision else "it runs" if one.engine_id else "it is not submitted yet"
         when = f"{datetime.fromtimestamp(began).astimezone():%Y-%m-%d %H:%M:%S}"
         table.add_row(str(one.number), one.engine_id, when, lasted, str(one.highest_step or ""), safe(followed))
     out.print(table)
-    if status.attempts and status.attempts[-1].log:
-        out.print(f"  output of the last: {safe(status.attempts[-1].log)}", highlight=False, soft_wrap=True)
+    for line in _hints(status, store):
+        out.print(f"  {safe(line)}", highlight=False, soft_wrap=True)
+
+
+def _hints(status: TrainingJobStatus, store: Store) -> list[str]:
+    name = status.submitted.job.name
+    last = status.attempts[-1] if status.attempts else None
+    found = [f"output of the last attempt: {last.log}"] if last is not None and last.log else []
+    if any(one.failure is not None for one in status.attempts):
+        found.append(f"more: tachoscope goodput {name}")
+    if status.cancellation is not None and status.state not in ENDED:
+        found.append(f"it is to be cancelled, says {status.cancellation.asked_by}")
+    if status.state not in ENDED and supervisor_of(directory_of(store), name) is None:
+        found.append(f"it has no supervisor on this machine: tachoscope supervise {name}, unless it has one where it was submitted")
+    return found
 
 
 def cancel(name: Annotated[str, _NAME], store: StoreOption = None) -> None:
     """Cancel a training job: its attempt is ended, and none follows."""
-    jobs = TrainingJobs(Store(absolute_url(store_url(store))))
+    opened = Store(absolute_url(store_url(store)))
+    jobs = TrainingJobs(opened)
     state = jobs.status(name).state
-    if state in {"completed", "failed", "cancelled"}:
+    if state in ENDED:
         raise TachoscopeError(f"training job {name!r} has ended: {state}", fix=f"tachoscope status {name}")
     jobs.cancel(name, Cancellation(asked_at=time.time(), asked_by=f"{getpass.getuser()} on {os.uname().nodename}"))
     print_notice(f"{name} is cancelled as soon as its supervisor sees it; next: tachoscope status {name}")
+    if supervisor_of(directory_of(opened), name) is None:
+        print_notice(f"it has no supervisor on this machine: tachoscope supervise {name}, unless it has one where it was submitted")

@@ -128,10 +128,16 @@ def environment_of(job: TrainingJob, checkpoint: str, environ: Mapping[str, str]
     return found
 
 
-if __name__ == "__main__":
+def _process() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of the terminal that it was submitted from
+    words = sys.argv[1:]
     try:
-        sys.exit(main(sys.argv[1:]))
+        code = main(words)
     except TachoscopeError as error:
         guard.print_line(str(error))
-        sys.exit(error.exit_code)
+        code = error.exit_code
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    _process()

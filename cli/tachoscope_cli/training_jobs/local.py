@@ -36,15 +36,18 @@ class LocalEngine:
     def submit(self, request: AttemptRequest) -> str:
         """Start the process of an attempt."""
         claim = claim_path(self._directory, request.label)
-        with request.log.open("ab") as log:
-            process = subprocess.Popen(
-                [*request.command, "--claim", str(claim)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=request.job.working_directory,
-                start_new_session=True,
-            )
+        try:
+            with request.log.open("ab") as log:
+                process = subprocess.Popen(
+                    [*request.command, "--claim", str(claim)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=request.job.working_directory,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise TachoscopeError(f"attempt {request.number} of {request.job.name} could not be started: {error}") from None
         deadline = time.monotonic() + CLAIM_SECONDS
         while time.monotonic() < deadline:
             if (found := self.find(request.label)) is not None:
@@ -78,12 +81,14 @@ def claim_path(directory: Path, label: str) -> Path:
 
 def claim(path: Path) -> bool:
     """Claim an attempt for this process; return False if another one has it."""
+    own = path.with_suffix(f".{os.getpid()}")
+    own.write_text(f"{os.getpid()}:{began_of(os.getpid())}\n")
     try:
-        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.link(own, path)  # whole, or not at all
     except FileExistsError:
         return False
-    with os.fdopen(made, "w") as file:
-        file.write(f"{os.getpid()}:{began_of(os.getpid())}\n")
+    finally:
+        own.unlink()
     return True
 
 

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tachoscope_cli.training_jobs.engine import EngineState
+from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.jobs.submitted_jobs import Attempt, AttemptEnd, Decision
 from tachoscope_core.jobs.training_job import RestartPolicy
 from tachoscope_core.report.failures import Failure
+from tachoscope_show.report import failure_words
 
 MOST_WITHOUT_PROGRESS = 3
 """Attempts in a row that ended by themselves without a new step: the next would most likely, too."""
@@ -47,14 +49,16 @@ def judge(policy: RestartPolicy, before: Sequence[Attempt], this: Attempt, ended
     if ended.end is not None and ended.end.exit_code == 0:
         return Verdict("completed", "the command ended with exit code 0")
     if cancelled:
-        return Verdict("cancelled", "cancelled by its owner")
+        return Verdict("cancelled", "by tachoscope cancel")
     if ended.state.cancelled:
-        return Verdict("cancelled", "cancelled in the engine, not by tachoscope")
+        return Verdict("cancelled", "in the engine, not by tachoscope")
     what = _what_happened(ended)
     if ended.end is not None and ended.end.refused:
         return Verdict("failed", ended.end.refused)
     if ended.failure is not None and ended.failure.policy == "stop" and not ended.state.by_engine:
-        return Verdict("failed", f"{what}, as attempt {ended.failure.repeats_attempt} of its records did, with no new step since")
+        return Verdict("failed", f"{what}: the same as before, with no new step since")
+    if ended.end is not None and ended.end.exit_code in {ExitCode.NOT_EXECUTABLE, ExitCode.NO_SUCH_COMMAND} and not ended.failure:
+        return Verdict("failed", f"the command could not be started (exit code {ended.end.exit_code}): see the attempt's output")
     tries = _without_progress([*before, this], ended)
     if tries >= MOST_WITHOUT_PROGRESS:
         return Verdict("failed", f"{what}; {tries} attempts in a row ended without a new step")
@@ -70,11 +74,8 @@ def _what_happened(ended: Ended) -> str:
         lost = f": {', '.join(ended.state.lost_hosts)}" if ended.state.lost_hosts else ""
         return f"the engine ended it: {ended.state.reason}{lost}"
     if failure is not None:
-        who = "" if failure.rank is None else f"rank {failure.rank}"
-        where = f" on {failure.host}" if failure.host else ""
-        line = f" at {failure.location}" if failure.location else ""
-        name = failure.exception or failure.cause.replace("_", " ")
-        return f"{name}: {who}{where}{line}".rstrip(": ") if who or where or line else name
+        place = failure_words.where(failure)
+        return f"{failure_words.who(failure)} {failure_words.how(failure)}" + (f", at {place}" if place else "")
     if ended.end is None:
         return "it ended without a word, as one that was killed does" + (f" ({ended.state.reason})" if ended.state.reason else "")
     return f"exit code {ended.end.exit_code}"

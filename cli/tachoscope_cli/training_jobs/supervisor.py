@@ -1,17 +1,12 @@
 """Brings a training job back until it is done: submits an attempt, judges its end, and submits the next.
 
-All it knows is in the store, so it may end at any time; another one goes on. One at a time acts for a job: it has a lock, which the
-process that submits an attempt inherits, so no second supervisor looks for the attempt before the engine knows of it.
+All it knows is in the store, so it may end at any time; another one goes on. One at a time acts for a job, see `lock`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,12 +19,14 @@ from tachoscope_cli.training_jobs import attempt as attempt_process
 from tachoscope_cli.training_jobs.engine import AttemptRequest, Engine, TooFewHostsError
 from tachoscope_cli.training_jobs.policy import Ended, judge, suspect_host
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.jobs.submitted_jobs import Attempt, TrainingJobs, TrainingJobStatus
+from tachoscope_core.jobs.submitted_jobs import ENDED, Attempt, TrainingJobs, TrainingJobStatus
 from tachoscope_core.report.failures import Failure
 from tachoscope_core.storage.store import Store
 
 LOOK_SECONDS = 2.0
 """Between two looks at an attempt."""
+FAILED_SECONDS = 10.0
+"""Before the next look if the engine or the store did not answer."""
 SILENT_SECONDS = 60.0
 """Between two lines about an engine or store that does not answer."""
 
@@ -58,12 +55,13 @@ class Supervisor:
         while True:
             try:
                 status = self.look()
-            except TachoscopeError as error:
+            except (TachoscopeError, OSError) as error:
                 if time.monotonic() >= self._silent_until:
                     self._log(f"{error}; trying again")
                     self._silent_until = time.monotonic() + SILENT_SECONDS
+                time.sleep(FAILED_SECONDS)
             else:
-                if status.state in {"completed", "failed", "cancelled"}:
+                if status.state in ENDED:
                     return status
             time.sleep(LOOK_SECONDS)
 
@@ -71,7 +69,7 @@ class Supervisor:
         """Look once, and do what is due."""
         status = self._jobs.status(self._name)
         last = status.attempts[-1] if status.attempts else None
-        if status.state in {"completed", "failed", "cancelled"}:
+        if status.state in ENDED:
             return status
         if last is None or last.decision == "restart":
             if last is None or time.time() >= last.ended_at + last.next_delay_seconds:
@@ -96,7 +94,7 @@ class Supervisor:
         else:
             found = self._engine.find(label)
         if found is None and status.cancellation is not None:
-            self._write(attempt, decision="cancelled", reason="cancelled by its owner", ended_at=time.time())
+            self._write(attempt, decision="cancelled", reason="by tachoscope cancel", ended_at=time.time())
             return
         log = self._directory / f"{self._name}-{attempt.number:03}.log"
         if found is None:
@@ -158,26 +156,3 @@ class Supervisor:
 
     def _write(self, attempt: Attempt, **changes: object) -> None:
         self._jobs.write_attempt(self._name, msgspec.structs.replace(attempt, **changes))
-
-
-def directory_of(store: Store, environ: dict[str, str] | None = None) -> Path:
-    """Return the directory of this user for the jobs of a store on this machine; it is made if it does not exist."""
-    values = os.environ if environ is None else environ
-    state = values.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    directory = Path(state) / "tachoscope" / "training-jobs" / hashlib.sha256(store.url.encode()).hexdigest()[:12]
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return directory
-
-
-@contextmanager
-def held(directory: Path, name: str) -> Iterator[int | None]:
-    """Hold the lock of a job, and yield its descriptor; None: another supervisor, or what it started, has it."""
-    lock = os.open(directory / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield None
-    else:
-        yield lock
-    finally:
-        os.close(lock)

@@ -26,6 +26,7 @@ _ATTEMPT = re.compile(r"(\d{3,9})\.json")
 _T = TypeVar("_T")
 
 State = Literal["pending", "running", "restarting", "completed", "failed", "cancelled"]
+ENDED: frozenset[State] = frozenset({"completed", "failed", "cancelled"})
 Decision = Literal["restart", "completed", "failed", "cancelled"]
 
 
@@ -139,13 +140,29 @@ class TrainingJobs:
         if there.key != submitted.key:
             raise TachoscopeError(
                 f"training job {name!r} was submitted before to store {self._store.url}",
-                fix=f"choose another name, or see tachoscope status {name}",
+                fix=f"choose another name, or submit it with --again once it has ended; tachoscope status {name}",
             )
         if there.job != submitted.job:
             raise TachoscopeError(
-                f"training job {name!r} was submitted with the same key and another specification", fix="choose another key"
+                f"training job {name!r} was submitted with the same key and another specification",
+                fix="choose another name, or submit it with --again once it has ended",
             )
         return there
+
+    def submit_again(self, submitted: SubmittedJob) -> None:
+        """Let a job that failed or was cancelled go on, with the specification as it is now; its attempts are kept.
+
+        Raises:
+            TachoscopeError: it has not ended, or is completed.
+        """
+        name = submitted.job.name
+        status = self.status(name)
+        if status.state not in {"failed", "cancelled"}:
+            raise TachoscopeError(f"training job {name!r} is {status.state}", fix=f"tachoscope status {name}")
+        self._write(name, "job.json", submitted)
+        self._store.remove([f"{self._folder(name)}/cancel.json"])
+        if status.attempts and status.attempts[-1].decision != "restart":
+            self.write_attempt(name, msgspec.structs.replace(status.attempts[-1], decision="restart", next_delay_seconds=0.0))
 
     def status(self, name: str) -> TrainingJobStatus:
         """Return what is stored of a job.

@@ -47,7 +47,7 @@ def test_what_is_shipped_checks_clean_from_anywhere(elsewhere: Path, capsys: pyt
     done = capsys.readouterr()
 
     assert (code, done.out) == (0, "")
-    assert "14 objectives" in done.err
+    assert "15 objectives" in done.err
     assert "0 errors, 0 notes" in done.err
 
 
@@ -215,7 +215,7 @@ def test_a_build_of_ones_own_alone_has_what_every_build_has_and_says_what_is_lef
 
     assert alerts_in(Path("rules")) == {"OwnQueueBurn", "Watchdog", "ObjectiveNotMeasured", "ObjectiveNoLongerMeasured"}
     said = capsys.readouterr().err
-    assert "14 objectives" in said
+    assert "15 objectives" in said
     assert f"--slos {files.path_of('slos')}" in said
 
 

@@ -10,7 +10,8 @@ from tachoscope_cli.training_jobs.engine import EngineState
 from tachoscope_cli.training_jobs.policy import Ended, judge
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.submitted_jobs import Attempt, AttemptEnd
-from tachoscope_core.jobs.training_job import RestartPolicy, read_training_job
+from tachoscope_core.jobs.training_job import RestartPolicy
+from tachoscope_core.jobs.training_job_file import read_training_job
 from tachoscope_core.report.failures import Failure
 
 WHOLE = """

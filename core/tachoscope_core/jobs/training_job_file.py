@@ -1,0 +1,209 @@
+"""Reads the specification of a training job, `training_job.yaml`; each error names the line and the key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs.training_job import (
+    CHECKPOINT,
+    ENGINES,
+    MASTER,
+    MOST_ATTEMPTS,
+    NODES,
+    EngineName,
+    RestartPolicy,
+    TrainingJob,
+)
+from tachoscope_core.located_yaml import Section, Value, documents
+from tachoscope_core.records.base import is_job_name
+from tachoscope_core.redaction import names_secret, redact_arguments, redact_value
+
+_KEYS = (
+    *("name", "engine", "command", "resume", "working_directory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node"),
+    *("time_limit", "environment", "secrets", "data", "restart", "slurm"),
+)
+_RESTART_KEYS = ("most_attempts", "hung_after", "delay", "most_delay")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MEMORY = re.compile(r"\d+[KMGT]?")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def read_training_job(path: Path, *, engine: str | None = None) -> TrainingJob:
+    """Read a specification.
+
+    Args:
+        engine: in place of the file's.
+
+    Raises:
+        TachoscopeError: with file, line and key: it cannot be read, a key is unknown or has no valid value, or a secret is in it.
+    """
+    found = documents(path)
+    if len(found) != 1:
+        raise TachoscopeError(f"{path} has {len(found)} documents", fix="a file specifies one training job")
+    section = found[0].section(_KEYS)
+    restart = section.get("restart")
+    data = section.get("data")
+    data_section = data.section(("snapshot", "purpose")) if data else None
+    directory = section.get("working_directory")
+    chosen = _engine(section.get("engine"), engine)
+    if chosen == "local":
+        _check_local(section)
+    return TrainingJob(
+        name=_name(section.required("name", "write `name: resnet-50`")),
+        engine=chosen,
+        command=_command(section.required("command", "write `command: [torchrun, --nproc-per-node=8, train.py]`")),
+        resume=_resume(section.get("resume")),
+        working_directory=_directory(directory, path.parent),
+        nodes=_count(section, "nodes", 1, least=1),
+        gpus_per_node=_count(section, "gpus_per_node", 0),
+        cpus_per_node=_count(section, "cpus_per_node", 0),
+        memory_per_node=_memory(section.get("memory_per_node")),
+        time_limit_seconds=_duration(section, "time_limit", 0.0),
+        environment=_environment(section.get("environment")),
+        secrets=_secrets(section.get("secrets")),
+        snapshot=_text(data_section, "snapshot"),
+        purpose=_text(data_section, "purpose"),
+        slurm_options=_slurm_options(section.get("slurm")),
+        restart=_restart(restart.section(_RESTART_KEYS)) if restart else RestartPolicy(),
+    )
+
+
+def _check_local(section: Section) -> None:
+    """Refuse what this machine would not do."""
+    for key in ("gpus_per_node", "cpus_per_node", "memory_per_node", "time_limit"):
+        if (value := section.get(key)) is not None:
+            raise value.error("is for engine: slurm", "leave it out on this machine, where nothing limits a job")
+    nodes = section.get("nodes")
+    if nodes is not None and nodes.number() != 1:
+        raise nodes.error(f"is {nodes.word()} for this machine", "write engine: slurm, or leave it out")
+
+
+def _directory(value: Value | None, folder: Path) -> str:
+    found = (folder / (value.text() if value else ".")).resolve()
+    if value is not None and not found.is_dir():
+        raise value.error(f"is {str(found)!r}, which is not a directory here", "name one that all nodes have")
+    return str(found)
+
+
+def _name(value: Value) -> str:
+    if not is_job_name(value.text()):
+        raise value.error("is not usable as a name", "use letters, digits, '.', '_' or '-', beginning with a letter or digit")
+    return value.text()
+
+
+def _engine(value: Value | None, wanted: str | None) -> EngineName:
+    word = wanted or (value.text() if value else "local")
+    for name in ENGINES:
+        if name == word:
+            return name
+    fix = f"known are {', '.join(ENGINES)}"
+    if value and not wanted:
+        raise value.error(f"is {word!r}, which is not an engine", fix)
+    raise TachoscopeError(f"{word!r} is not an engine", fix=fix)
+
+
+def _command(value: Value) -> tuple[str, ...]:
+    if not value.is_list:
+        raise value.error("is not a list", "write one word an item: [python, train.py, --epochs=3]; no shell reads it")
+    words = value.strings()
+    if redact_arguments(words) != list(words):
+        raise value.error("contains a secret", "read it from the environment, and name its file below `secrets`")
+    return _with_known_fields(value, words)
+
+
+def _with_known_fields(value: Value, words: tuple[str, ...]) -> tuple[str, ...]:
+    for field in re.findall(r"\{[a-z_]+\}", " ".join(words)):
+        if field not in (CHECKPOINT, NODES, MASTER):
+            raise value.error(f"has {field}, which stands for nothing", f"known are {CHECKPOINT}, {NODES}, {MASTER}")
+    return words
+
+
+def _resume(value: Value | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    words = value.strings()
+    if not any(CHECKPOINT in word for word in words):
+        raise value.error(f"does not contain {CHECKPOINT}", f'write resume: [--resume, "{CHECKPOINT}"]')
+    return _with_known_fields(value, words)
+
+
+def _count(section: Section, key: str, default: int, *, least: int = 0) -> int:
+    value = section.get(key)
+    if value is None:
+        return default
+    number = value.number()
+    if number != int(number) or not least <= number <= 1_000_000:
+        raise value.error(f"is {value.word()}", f"write a whole number of at least {least}")
+    return int(number)
+
+
+def _memory(value: Value | None) -> str:
+    if value is None:
+        return ""
+    if not _MEMORY.fullmatch(value.word()):
+        raise value.error(f"is {value.word()!r}, not an amount of memory", "write 64G, or a number of MiB")
+    return value.word()
+
+
+def _duration(section: Section, key: str, default: float) -> float:
+    value = section.get(key)
+    if value is None:
+        return default
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value.word())
+    if match is None:
+        raise value.error(f"is {value.word()!r}, not a duration", "write 90s, 5m, 2h or 1d")
+    return float(match[1]) * _SECONDS[match[2] or "s"]
+
+
+def _text(section: Section | None, key: str) -> str:
+    value = section.get(key) if section else None
+    return value.text() if value else ""
+
+
+def _environment(value: Value | None) -> dict[str, str]:
+    found = {}
+    for name, item in (value.section().values if value else {}).items():
+        word = item.word()
+        if not _VARIABLE.fullmatch(name):
+            raise item.error("is not a name of an environment variable", "use letters, digits and '_'")
+        if names_secret(name) or redact_value(name, word) != word:
+            raise item.error("contains a secret", "write the path of a file that holds it, below `secrets`")
+        found[name] = word
+    return found
+
+
+def _secrets(value: Value | None) -> dict[str, str]:
+    found = {}
+    for name, item in (value.section().values if value else {}).items():
+        if not _VARIABLE.fullmatch(name):
+            raise item.error("is not a name of an environment variable", "use letters, digits and '_'")
+        if not Path(item.text()).is_absolute():
+            raise item.error("is not an absolute path", "name the file that holds the value on the nodes")
+        found[name] = item.text()
+    return found
+
+
+def _slurm_options(value: Value | None) -> tuple[str, ...]:
+    found = []
+    for name, item in (value.section().values if value else {}).items():
+        if not re.fullmatch(r"[a-z][a-z-]*", name):
+            raise item.error("is not a long option of sbatch", "write `partition: train` for --partition=train")
+        if name in {"wrap", "job-name", "comment", "output", "requeue", "nodes", "chdir", "parsable", "test-only"}:
+            raise item.error("is an option that tachoscope sets", "leave it out")
+        found.append(f"--{name}={item.word()}")
+    return tuple(found)
+
+
+def _restart(section: Section) -> RestartPolicy:
+    default = RestartPolicy()
+    most = _count(section, "most_attempts", default.most_attempts, least=1)
+    if most > MOST_ATTEMPTS:
+        raise section.values["most_attempts"].error(f"is {most}", f"write at most {MOST_ATTEMPTS}")
+    return RestartPolicy(
+        most_attempts=most,
+        hung_seconds=_duration(section, "hung_after", default.hung_seconds),
+        delay_seconds=_duration(section, "delay", default.delay_seconds),
+        most_delay_seconds=_duration(section, "most_delay", default.most_delay_seconds),
+    )
