@@ -51,15 +51,19 @@ def _busy_ticks() -> int:
 
 def _gpu_processes() -> list[str]:
     try:
-        driver = nvml_driver.start(nvml_driver.load())
+        nvml = nvml_driver.load()
     except NotSupportedError:
-        return []  # without a driver; without nvidia-ml-py torch finds out when memory is missing
+        return []  # without nvidia-ml-py torch finds out when memory is missing
     try:
-        return [line for position in range(driver.count()) for line in _users(driver, position)]
-    except driver.nvml.NVMLError as error:
+        driver = nvml_driver.start(nvml)
+        try:
+            return [line for position in range(driver.count()) for line in _users(driver, position)]
+        finally:
+            driver.stop()
+    except NotSupportedError:
+        return []  # there is no driver
+    except nvml.NVMLError as error:
         raise TachoscopeError(f"the NVIDIA driver did not answer: {error}", exit_code=ExitCode.NOT_WELL) from None
-    finally:
-        driver.stop()
 
 
 def _users(driver: Any, position: int) -> list[str]:

@@ -47,12 +47,9 @@ def read_training_job(path: Path, *, engine: str | None = None) -> TrainingJob:
     data = section.get("data")
     data_section = data.section(("snapshot", "purpose")) if data else None
     directory = section.get("working_directory")
-    chosen = _engine(section.get("engine"), engine)
-    if chosen == "local":
-        _check_local(section)
-    return TrainingJob(
+    job = TrainingJob(
         name=_name(section.required("name", "write `name: resnet-50`")),
-        engine=chosen,
+        engine=_engine(section.get("engine"), engine),
         command=_command(section.required("command", "write `command: [torchrun, --nproc-per-node=8, train.py]`")),
         resume=_resume(section.get("resume")),
         working_directory=_directory(directory, path.parent),
@@ -68,6 +65,9 @@ def read_training_job(path: Path, *, engine: str | None = None) -> TrainingJob:
         slurm_options=_slurm_options(section.get("slurm")),
         restart=_restart(restart.section(_RESTART_KEYS)) if restart else RestartPolicy(),
     )
+    if job.engine == "local":
+        _check_local(section)
+    return job
 
 
 def _check_local(section: Section) -> None:

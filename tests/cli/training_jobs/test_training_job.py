@@ -40,19 +40,23 @@ def test_a_specification_is_read_as_written(tmp_path: Path) -> None:
     assert (job.engine, job.nodes, job.time_limit_seconds, job.environment) == ("slurm", 4, 86400.0, {"OMP_NUM_THREADS": "8"})
     assert (job.slurm_options, job.restart.hung_seconds) == (("--partition=train", "--qos=high"), 180.0)
     assert job.working_directory == str(tmp_path)
-    assert read_training_job(path, engine="local").engine == "local"
+    with pytest.raises(TachoscopeError, match="gpus_per_node is for engine: slurm"):
+        read_training_job(path, engine="local")
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("nmae: x", "nmae is an unknown key"),
-        ("engine: pbs", "'pbs' is not an engine"),
+        ("engine: pbs", "is 'pbs', which is not an engine"),
         ("command: python train.py", "is not a list"),
         ("command: [train, --api-key=sk-live-0123456789abcdef]", "contains a secret"),
         ("environment: {HF_TOKEN: hf_abcdefghijklmnopqrstuvwxyz012345}", "environment.HF_TOKEN contains a secret"),
         ("secrets: {HF_TOKEN: token.txt}", "is not an absolute path"),
         ("resume: [--resume]", "does not contain {checkpoint}"),
+        ("command: [torchrun, '--nnodes={nodse}', train.py]", "has {nodse}, which stands for nothing"),
+        ("working_directory: nowhere", "which is not a directory here"),
+        ("nodes: 2", "is 2 for this machine"),
         ("nodes: 0", "write a whole number of at least 1"),
         ("time_limit: soon", "not a duration"),
         ("slurm: {wrap: rm -rf /}", "is an option that tachoscope sets"),
