@@ -93,12 +93,12 @@ class Job:
 
 def _kill(job: Job) -> str:
     os.kill(job.noted(1)[-1].pid, signal.SIGKILL)
-    return "killed: rank 1"
+    return "was killed by SIGKILL"
 
 
 def _stop(job: Job) -> str:
     os.kill(job.noted(0)[-1].pid, signal.SIGSTOP)
-    return "hang: rank 0"
+    return "stood still"
 
 
 def _corrupt(job: Job) -> str:
@@ -156,7 +156,7 @@ def main() -> int:
             sys.stderr.write(f"{time.time() - began:6.1f} s: planted {name}\n")
         code = supervisor.wait(WAIT_SECONDS)
         wall_seconds = time.time() - began
-        status: dict[str, Any] = json.loads(job.call("status", "recovery", "--format", "json"))
+        status: dict[str, Any] = json.loads(job.call("status", "recovery", "--format", "json"))["training_jobs"][0]
         goodput: dict[str, Any] = json.loads(job.call("goodput", "recovery", "--format", "json"))
         sys.stdout.write(job.call("status", "recovery"))
         lines, wrong = _compared(job, status, planted, goodput, wall_seconds)
@@ -181,8 +181,8 @@ def _compared(
     if status["state"] != "completed" or len(attempts) != len(planted) + 1:
         wrong.append(f"{status['state']} after {len(attempts)} attempts for {len(planted)} faults")
     for (name, words, _), attempt in zip(planted, attempts, strict=False):
-        lasted = attempt["ended_at"] - attempt["intended_at"]
-        lines.append(f"| {name} | {attempt['decision']}: {attempt['reason']} | {lasted:.0f} | {attempt['highest_step']} |")
+        lasted = attempt["ended_at"] - attempt["submitted_at"]
+        lines.append(f"| {name} | {attempt['decision']}: {attempt['reason']} | {lasted:.0f} | {attempt['last_step']} |")
         if words not in attempt["reason"]:
             wrong.append(f"{name}: the reason is {attempt['reason']!r}, not {words!r}")
     steps = job.noted(0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -12,18 +11,18 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
+from tachoscope_cli.common.answers import AttemptShown, TrainingJobShown, TrainingJobsShown
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, print_notice, store_url
-from tachoscope_cli.common.output import console
+from tachoscope_cli.common.output import console, write_json
 from tachoscope_cli.training_jobs.lock import directory_of, held, supervisor_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_core.jobs.submitted_jobs import ENDED, Cancellation, SubmittedJob, TrainingJobs, TrainingJobStatus
+from tachoscope_core.jobs.submitted_jobs import ENDED, Attempt, Cancellation, SubmittedJob, TrainingJobs, TrainingJobStatus
 from tachoscope_core.jobs.training_job import ENGINES, TrainingJob
 from tachoscope_core.storage.store import Store, absolute_url
 from tachoscope_show.text.safe_text import safe
@@ -157,8 +156,7 @@ def status(
     jobs = TrainingJobs(opened)
     found = [jobs.status(one) for one in ([name] if name else jobs.names())]
     if format_.value == "json":
-        documents = [_document(one) for one in found]
-        sys.stdout.write(f"{json.dumps(documents[0] if name else documents, indent=2)}\n")
+        write_json(TrainingJobsShown(training_jobs=[_shown(one, opened) for one in found]))
         return
     if not found:
         print_notice("no training job was submitted to this store; next: tachoscope submit training_job.yaml")
@@ -168,9 +166,34 @@ def status(
         _print(found[0], opened)
 
 
-def _document(status: TrainingJobStatus) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(status)
-    return {"name": status.submitted.job.name, "state": status.state} | document
+def _shown(status: TrainingJobStatus, store: Store) -> TrainingJobShown:
+    job = status.submitted.job
+    return TrainingJobShown(
+        name=job.name,
+        state=status.state,
+        engine=job.engine,
+        nodes=job.nodes,
+        has_supervisor_here=supervisor_of(directory_of(store), job.name) is not None,
+        submitted_at=status.submitted.submitted_at,
+        attempts=[_shown_attempt(one) for one in status.attempts],
+    )
+
+
+def _shown_attempt(attempt: Attempt) -> AttemptShown:
+    end = attempt.end
+    return AttemptShown(
+        number=attempt.number,
+        engine_id=attempt.engine_id,
+        submitted_at=attempt.intended_at,
+        ended_at=attempt.ended_at or None,
+        exit_code=end.exit_code if end is not None else None,
+        checkpoint=end.checkpoint if end is not None else "",
+        last_step=attempt.highest_step if attempt.ended_at else None,
+        decision=attempt.decision,
+        reason=attempt.reason,
+        excluded_hosts=list(attempt.excluded_hosts),
+        log=attempt.log,
+    )
 
 
 def _print_all(found: list[TrainingJobStatus]) -> None:

@@ -57,7 +57,7 @@ class Jobs:
         )
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.call("status", "small", "--format", "json").stdout)
+        found: dict[str, Any] = json.loads(self.call("status", "small", "--format", "json").stdout)["training_jobs"][0]
         return found
 
     def begun(self) -> int:
@@ -101,6 +101,21 @@ def test_a_job_that_fails_twice_at_the_same_is_given_up_with_the_reason(jobs: Jo
     status = jobs.status()
     assert (status["state"], jobs.begun()) == ("failed", 2)
     assert status["attempts"][-1]["reason"].endswith("with no new step since")
+    refused = jobs.call("submit", "training_job.yaml")
+    assert refused.returncode == 2
+    assert "--again" in refused.stderr
+
+
+def test_a_job_that_was_given_up_goes_on_once_its_fault_is_corrected(jobs: Jobs) -> None:
+    jobs.write(99, 0, restart="{delay: 0s, most_attempts: 1}")
+    assert jobs.call("submit", "training_job.yaml", "--wait").returncode == 1
+    jobs.write(2, 0)
+
+    done = jobs.call("submit", "training_job.yaml", "--again", "--wait")
+
+    assert done.returncode == 0, done.stderr
+    status = jobs.status()
+    assert (status["state"], [one["number"] for one in status["attempts"]]) == ("completed", [0, 1])
 
 
 def test_a_supervisor_that_is_killed_is_followed_by_one_that_goes_on_and_a_cancelled_job_ends(jobs: Jobs) -> None:
@@ -110,8 +125,10 @@ def test_a_supervisor_that_is_killed_is_followed_by_one_that_goes_on_and_a_cance
 
     first.send_signal(signal.SIGKILL)
     first.wait()
+    assert "tachoscope supervise small" in jobs.call("status", "small").stdout
     second = jobs.start("supervise", "small")
-    _until(lambda: jobs.status()["state"] == "running", "the attempt is found again")
+    _until(lambda: jobs.status()["has_supervisor_here"], "the second supervises it")
+    assert "has a supervisor on this machine" in jobs.call("supervise", "small").stderr
     assert jobs.call("cancel", "small").returncode == 0
 
     assert second.wait(WAIT_SECONDS) == 1
