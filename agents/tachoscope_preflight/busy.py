@@ -19,7 +19,7 @@ _FIX = "end it first, or measure all the same with --force"
 
 
 def refuse_if_busy() -> None:
-    """Check that nobody computes here.
+    """Check that no other process computes here.
 
     Raises:
         TachoscopeError: somebody does, or it cannot be known of a GPU.
@@ -61,7 +61,7 @@ def _gpu_processes() -> list[str]:
         finally:
             driver.stop()
     except NotSupportedError:
-        return []  # there is no driver
+        return []  # no driver is installed
     except nvml.NVMLError as error:
         raise TachoscopeError(f"the NVIDIA driver did not answer: {error}", exit_code=ExitCode.NOT_WELL) from None
 

@@ -55,5 +55,5 @@ def link_fault(interface: str) -> str:
     try:
         state = Path(f"/sys/class/net/{interface}/operstate").read_text().strip()
     except OSError:
-        return "there is no such network interface"
+        return "this network interface does not exist"
     return "it is down" if state in {"down", "lowerlayerdown", "notpresent"} else ""

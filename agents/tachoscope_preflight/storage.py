@@ -31,7 +31,7 @@ def measure(folder: str, effort: Effort) -> Iterator[Measurement]:
     """Yield the rates of a folder.
 
     Raises:
-        TachoscopeError: it is no folder.
+        TachoscopeError: it is not a folder.
     """
     if not os.path.isdir(folder):
         raise TachoscopeError(f"{folder} is not a directory", fix="name one with --storage")

@@ -54,7 +54,7 @@ class JobRoot:
         """Connect to a Unix socket of the user's; nothing done with it waits for longer than so many seconds.
 
         Raises:
-            OSError: it is not there, or nobody listens. TachoscopeError: it is of another kind, or another user's.
+            OSError: it does not exist, or nothing listens. TachoscopeError: it is of another kind, or of another user.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(seconds)

@@ -63,7 +63,7 @@ def _body(answer: bytes) -> bytes:
     head, _, body = answer.partition(b"\r\n\r\n")
     status = _STATUS.match(head + b"\r\n")
     if status is None:
-        raise TachoscopeError("what listens there is no worker server of PyTorch")
+        raise TachoscopeError("the socket is not one of a PyTorch worker server")
     if status[1] != b"200":
         raise TachoscopeError(f"the worker server answers {status[1].decode()}: {body[:200].decode(errors='replace')}")
     length = re.search(rb"(?i)\r\ncontent-length: *(\d{1,12})", head)

@@ -35,7 +35,7 @@ def ask(command: Sequence[str], *, seconds: float = TIMEOUT_SECONDS, most_bytes:
         command: its name, which is looked for on the PATH, and its arguments.
 
     Raises:
-        TachoscopeError: there is no such program, it does not end in time, or it prints more.
+        TachoscopeError: the program is not installed, does not end in time, or prints more.
     """
     name = command[0]
     program = shutil.which(name)

@@ -1,4 +1,4 @@
-"""Asks a scheduler once a minute, in a thread of its own: a scheduler that hangs holds up no job's report."""
+"""Asks a scheduler once a minute, in a thread of its own: a scheduler that hangs does not delay reports on jobs."""
 
 from __future__ import annotations
 

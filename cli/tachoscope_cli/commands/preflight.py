@@ -87,7 +87,7 @@ def nominal_rates(given: Sequence[str]) -> dict[str, float]:
     """Return the least rates by name.
 
     Raises:
-        TachoscopeError: one is not NAME=VALUE, or there is no such rate.
+        TachoscopeError: one is not NAME=VALUE, or the rate is unknown.
     """
     from tachoscope_preflight.names import NAMES
 
@@ -101,7 +101,7 @@ def nominal_rates(given: Sequence[str]) -> dict[str, float]:
         if not equals or not 0.0 < rate < float("inf"):
             raise TachoscopeError(f"--least {one}: not NAME=VALUE with a positive value", fix=f"such as {NAMES[0]}=1e12")
         if name not in NAMES:
-            raise TachoscopeError(f"--least {one}: there is no rate {name!r}", fix=f"one of {', '.join(NAMES)}")
+            raise TachoscopeError(f"--least {one}: the rate {name!r} is unknown", fix=f"one of {', '.join(NAMES)}")
         found[name] = rate
     return found
 
@@ -159,7 +159,7 @@ def opened(url: str, notes: list[str]) -> tuple[Store | None, list[NodeResult]]:
 
 
 def keep(store: Store | None, result: NodeResult) -> None:
-    """Put this host's result into the store; that it cannot be is no fault of the node."""
+    """Put this host's result into the store; a failure to do so is not a fault of the node."""
     from tachoscope_core.storage import preflights
 
     try:

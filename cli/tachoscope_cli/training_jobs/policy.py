@@ -77,7 +77,7 @@ def _what_happened(ended: Ended) -> str:
         place = failure_words.where(failure)
         return f"{failure_words.who(failure)} {failure_words.how(failure)}" + (f", at {place}" if place else "")
     if ended.end is None:
-        return "it ended without a word, as one that was killed does" + (f" ({ended.state.reason})" if ended.state.reason else "")
+        return "it ended without reporting an exit code, as a killed process does" + (f" ({ended.state.reason})" if ended.state.reason else "")
     return f"exit code {ended.end.exit_code}"
 
 

@@ -1,6 +1,6 @@
 """Attempts as jobs of Slurm, by its own clients: https://slurm.schedmd.com/sbatch.html.
 
-A job of Slurm has the attempt's label as its name, which tells whether it was submitted before.
+The label of the attempt is the name of the Slurm job: it shows whether the attempt was submitted before.
 """
 
 from __future__ import annotations

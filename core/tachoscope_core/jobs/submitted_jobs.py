@@ -1,8 +1,8 @@
 """Training jobs that were submitted: what a supervisor needs to go on after any end of it. Documents in the store.
 
 `training-jobs/<name>/job.json` is written once, by the submission; `attempts/<number>.json` by the job's supervisor, which is one
-at a time; `attempts/<number>.end.json` by the attempt itself; `cancel.json` by whoever cancels it. What state a job is in follows
-from them, and is written nowhere else.
+at a time; `attempts/<number>.end.json` by the attempt itself; `cancel.json` by `tachoscope cancel`. The state of a job is derived
+from them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Decision = Literal["restart", "completed", "failed", "cancelled"]
 
 
 class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was submitted. `key`: whoever submits again with it means this one. `submitted_at`: Unix seconds."""
+    """A job that was submitted. `key`: a submission with the same key is this job. `submitted_at`: Unix seconds."""
 
     job: TrainingJob
     key: str
@@ -89,7 +89,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody wants the job to end."""
+    """A request to end the job."""
 
     asked_at: float
     asked_by: str

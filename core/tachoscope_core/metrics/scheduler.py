@@ -5,7 +5,7 @@ from __future__ import annotations
 from tachoscope_core.metrics.metric import Metric
 
 PENDING_STATES = ("eligible", "not_eligible")
-"""Whether a job that waits lacks only accelerators; else also a dependency, its time of beginning, or somebody holds it."""
+"""Whether a pending job waits for accelerators alone, or also for a dependency, its begin time or the release of a hold."""
 ACCELERATOR_STATES = ("allocated", "idle", "drained", "down")
 """Where a node is drained or down: those of its accelerators that no job has."""
 INTERRUPTION_STATES = ("preempted", "node_failed", "requeued")

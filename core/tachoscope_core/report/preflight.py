@@ -63,7 +63,7 @@ class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
     links: list[BadLink]
     measurements: list[JudgedMeasurement]
     exchanges: list[Exchange]
-    decided_by: Annotated[str, Meta(description="How bad pairs were told from bad hosts; empty: there was one host.")] = ""
+    decided_by: Annotated[str, Meta(description="How bad pairs were distinguished from bad hosts; empty: there was one host.")] = ""
     ring_bytes_per_second: Annotated[
         float | None, Meta(description="All-reduce around all hosts that are not named; null: it was not made, or failed.")
     ] = None

@@ -56,7 +56,7 @@ def old_records(store: Store, *, before: float) -> Iterator[Disposable]:
 def _in_order_of_removal(root: str, paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths of a job so that what is left after each removal is found by the next run, and still has its owner.
 
-    Requests alone are no job (see `Store.job_times`), so they go first. Without its owner the rest would be anyone's.
+    Requests alone are not a job (see `Store.job_times`), so they go first. Without its owner the rest would belong to any user.
     """
     return tuple(sorted(paths, key=lambda path: (path == f"{root}/owner.json", not path.startswith(f"{root}/requests/"), path)))
 

@@ -55,7 +55,7 @@ class SacctRow:
         reason: why it waits or ended, in Slurm's words.
         node_list: None: the output has no such field; empty: no nodes were assigned.
         accelerators, device: allocated, or asked for where none are allocated yet.
-        partition, account: empty: the output has no such field.
+        partition, account: empty: not in the output.
     """
 
     job: str

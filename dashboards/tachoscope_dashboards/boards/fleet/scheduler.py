@@ -59,7 +59,7 @@ def queue(policy: Policy) -> list[PlacedPanel]:
             "Accelerators waited for",
             PanelText(
                 "Accelerators that jobs wait for, by partition: eligible ones lack only accelerators; the others also a dependency "
-                "or their time, or somebody holds them.",
+                "or their begin time, or are held.",
                 "eligible is low, or falls",
                 "compare with what is idle and what is held without a step",
                 _NOT_ASKED,
