@@ -13,6 +13,7 @@ from benchmarks.lab.site import Hooks, Site
 from benchmarks.lab.spec import Planned
 
 from tachoscope.process import control_group
+from tachoscope_cli.drill.memory_group import leave_room
 
 ROOM_BYTES = 400 << 20
 """Between what the training holds when it is warm and the limit: far more than it takes by itself from then on."""
@@ -43,7 +44,7 @@ def _filling(site: Site, filled: Callable[[float], float]) -> Hooks:
 
     def updated(step: int, training: object) -> None:
         if step == WARM_STEPS:
-            site.measured.notes["memory_limit_bytes"] = _limit_to_room()
+            site.measured.notes["memory_limit_bytes"] = leave_room(_own_group(), ROOM_BYTES)
         if step >= WARM_STEPS:
             done = (step - WARM_STEPS) / max(site.spec.steps - 1 - WARM_STEPS, 1)
             kept.append(b"x" * max(int(ROOM_BYTES * filled(done)) - sum(map(len, kept)), 0))
@@ -52,15 +53,11 @@ def _filling(site: Site, filled: Callable[[float], float]) -> Hooks:
     return Hooks(updated=updated, after=kept.clear)
 
 
-def _limit_to_room() -> int:
+def _own_group() -> control_group.ControlGroup:
     group = control_group.memory_group()
-    held = control_group.memory_of(group) if group is not None else None
-    if group is None or held is None:
-        raise OSError("the control group of this rank does not say what it holds")
-    limit = held.anonymous_bytes + held.shared_bytes + ROOM_BYTES
-    with open(f"{group.folder}/memory.limit_in_bytes", "w") as file:
-        file.write(str(limit))
-    return limit
+    if group is None:
+        raise OSError("no control group counts the memory of this rank")
+    return group
 
 
 def _no_seconds(rows: Rows, planned: Planned) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
 import os
 import shutil
 import subprocess
@@ -63,7 +62,7 @@ def submit(
         print_notice(f"{path} is valid: training job {job.name}, engine {job.engine}, {counted(job.nodes, 'node')}")
         return
     opened = Store(absolute_url(store_url(store)))
-    jobs, submitted = TrainingJobs(opened), SubmittedJob(job=job, key=key or _key(job), submitted_at=time.time())
+    jobs, submitted = TrainingJobs(opened), SubmittedJob(job=job, key=key or job.digest[:16], submitted_at=time.time())
     if again:
         jobs.submit_again(submitted)
     else:
@@ -79,10 +78,6 @@ def submit(
     if supervisor_of(directory, job.name) is None and jobs.status(job.name).state != "completed":
         _start_supervisor(opened, directory, job.name)
     print_notice(f"training job {job.name} is submitted; next: tachoscope status {job.name}{where}")
-
-
-def _key(job: TrainingJob) -> str:
-    return hashlib.sha256(job.digest.encode()).hexdigest()[:16]
 
 
 def _check_programs(job: TrainingJob) -> None:

@@ -53,8 +53,8 @@ def join(group: ControlGroup, pid: int) -> None:
         (Path(group.folder) / "cgroup.procs").write_text(str(pid))
 
 
-def leave_room(group: ControlGroup, room_bytes: int) -> None:
-    """Set the limit of a group so many bytes above what its processes hold.
+def leave_room(group: ControlGroup, room_bytes: int) -> int:
+    """Set the limit of a group so many bytes above what its processes hold; return it, in bytes.
 
     Raises:
         TachoscopeError: what they hold cannot be read, or the kernel refuses the limit.
@@ -63,10 +63,12 @@ def leave_room(group: ControlGroup, room_bytes: int) -> None:
     if held is None:
         raise TachoscopeError(f"cannot read the memory of the control group {group.folder}")
     path = Path(group.folder) / ("memory.max" if group.unified else "memory.limit_in_bytes")
+    limit = held.anonymous_bytes + held.shared_bytes + room_bytes
     try:
-        path.write_text(str(held.anonymous_bytes + held.shared_bytes + room_bytes))
+        path.write_text(str(limit))
     except OSError as error:
         raise _refused(path, error) from error
+    return limit
 
 
 def _refused(path: Path, error: OSError) -> TachoscopeError:

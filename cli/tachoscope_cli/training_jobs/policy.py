@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,7 +76,9 @@ def _what_happened(ended: Ended) -> str:
         place = failure_words.where(failure)
         return f"{failure_words.who(failure)} {failure_words.how(failure)}" + (f", at {place}" if place else "")
     if ended.end is None:
-        return "it ended without reporting an exit code, as a killed process does" + (f" ({ended.state.reason})" if ended.state.reason else "")
+        return "it ended without reporting an exit code, as a killed process does" + (
+            f" ({ended.state.reason})" if ended.state.reason else ""
+        )
     return f"exit code {ended.end.exit_code}"
 
 
@@ -97,17 +98,16 @@ def _without_progress(attempts: Sequence[Attempt], ended: Ended) -> int:
 def _excluded(before: Sequence[Attempt], this: Attempt, ended: Ended) -> tuple[str, ...]:
     """Return from which hosts the next attempt keeps away: lost ones at once, others when a second attempt failed there."""
     hosts = [*this.excluded_hosts, *ended.state.lost_hosts]
-    host = suspect_host(ended)
-    if host and ended.failure is not None:
-        there = Counter(one.suspect_host for one in before)
-        if ended.failure.cause == "host_lost" or there[host]:
-            hosts.append(host)
+    failure = ended.failure
+    host = _suspect_host(failure, by_engine=ended.state.by_engine)
+    there = {_suspect_host(one.failure, by_engine=one.ended_by_engine) for one in before}
+    if failure is not None and host and (failure.cause == "host_lost" or host in there):
+        hosts.append(host)
     return tuple(dict.fromkeys(hosts))
 
 
-def suspect_host(ended: Ended) -> str:
+def _suspect_host(failure: Failure | None, *, by_engine: bool) -> str:
     """Return the host behind a failure that neither the engine nor a line of the job's code explains; empty: none."""
-    failure = ended.failure
-    if failure is None or ended.state.by_engine or failure.location or failure.cause not in _OF_HOST:
+    if failure is None or by_engine or failure.location or failure.cause not in _OF_HOST:
         return ""
     return failure.host

@@ -17,7 +17,7 @@ from tachoscope_analyzers.failures.report import failures
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_cli.training_jobs import attempt as attempt_process
 from tachoscope_cli.training_jobs.engine import AttemptRequest, Engine, TooFewHostsError
-from tachoscope_cli.training_jobs.policy import Ended, judge, suspect_host
+from tachoscope_cli.training_jobs.policy import Ended, judge
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.submitted_jobs import ENDED, Attempt, TrainingJobs, TrainingJobStatus
 from tachoscope_core.report.failures import Failure
@@ -136,7 +136,6 @@ class Supervisor:
             failure=failure,
             highest_step=highest_step,
             ended_by_engine=state.by_engine,
-            suspect_host=suspect_host(ended),
             decision=verdict.decision,
             reason=verdict.reason,
             next_excluded_hosts=verdict.excluded_hosts,

@@ -66,7 +66,6 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         engine_id: the engine's name of it; empty: it was not submitted yet, as far as is known. log: file with its output.
         failure: the first failure, by the records in the store; None: it did not fail, or that is not known.
         highest_step: of the whole job until its end. ended_by_engine: by preemption, a time limit, a lost node.
-        suspect_host: where it failed, if nothing in the job's code explains that.
         decision: what followed from its end; None: it has not ended. reason: why, in words.
         next_excluded_hosts, next_delay_seconds: of the attempt that follows.
     """
@@ -81,7 +80,6 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     highest_step: int = 0
     ended_by_engine: bool = False
-    suspect_host: str = ""
     decision: Decision | None = None
     reason: str = ""
     next_excluded_hosts: tuple[str, ...] = ()

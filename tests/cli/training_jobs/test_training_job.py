@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tachoscope_cli.training_jobs import attempt
 from tachoscope_cli.training_jobs.engine import EngineState
 from tachoscope_cli.training_jobs.policy import Ended, judge
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.jobs.submitted_jobs import Attempt, AttemptEnd
+from tachoscope_core.jobs.submitted_jobs import Attempt, AttemptEnd, SubmittedJob, TrainingJobs
 from tachoscope_core.jobs.training_job import RestartPolicy
 from tachoscope_core.jobs.training_job_file import read_training_job
 from tachoscope_core.report.failures import Failure
+from tachoscope_core.storage.store import Store
 
 WHOLE = """
 name: llama-7b
@@ -77,6 +79,36 @@ def test_what_cannot_be_meant_is_refused_with_its_line(tmp_path: Path, line: str
     assert f"{path}:1:" in str(error.value)
 
 
+def test_an_attempt_runs_only_the_specification_that_was_submitted(tmp_path: Path) -> None:
+    path = tmp_path / "training_job.yaml"
+    path.write_text("name: x\ncommand: [sh, -c, 'touch ran']\n")
+    job, store = read_training_job(path), str(tmp_path / "store")
+    TrainingJobs(Store(store)).submit(SubmittedJob(job=job, key="k", submitted_at=1.0))
+    other = attempt.words(store, job, 0)[3:-1] + ["0" * 64]
+
+    with pytest.raises(TachoscopeError, match="is not the one that was submitted"):
+        attempt.main(other)
+
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_command_gets_its_checkpoint_its_nodes_and_its_secrets(tmp_path: Path) -> None:
+    path, secret = tmp_path / "training_job.yaml", tmp_path / "token"
+    secret.write_text("s3cret\n")
+    path.write_text(WHOLE.replace("/run/secrets/hf_token", str(secret)))
+    job = read_training_job(path)
+
+    first, later = (attempt.command_of(job, one, {"SLURM_JOB_NODELIST": "gpu[3-6]"}) for one in ("", "ckpt-7.pt"))
+    environment = attempt.environment_of(job, "ckpt-7.pt", {"PATH": "/bin"})
+
+    assert first == ["torchrun", "--nnodes=4", "train.py"]
+    assert later == [*first, "--resume", "ckpt-7.pt"]
+    assert environment == {"PATH": "/bin", "OMP_NUM_THREADS": "8", "HF_TOKEN": "s3cret", "TACHOSCOPE_CHECKPOINT": "ckpt-7.pt"}
+    secret.unlink()
+    with pytest.raises(TachoscopeError, match="HF_TOKEN cannot be read"):
+        attempt.environment_of(job, "", {})
+
+
 GONE = EngineState("ended", "FAILED")
 LOST = EngineState("ended", "NODE_FAIL", ("node3",), by_engine=True)
 
@@ -88,7 +120,7 @@ def _failure(cause: str = "killed", host: str = "node2", location: str = "", pol
 def _judged(*, steps: list[int], state: EngineState = GONE, code: int | None = 1, failure: Failure | None = None, **more: object):  # type: ignore[no-untyped-def]
     suspects = more.pop("suspects", [""] * len(steps))
     before = [
-        Attempt(number=place, intended_at=0.0, highest_step=step, suspect_host=suspect)
+        Attempt(number=place, intended_at=0.0, highest_step=step, failure=_failure(host=suspect))
         for place, (step, suspect) in enumerate(zip(steps[:-1], suspects, strict=False))  # type: ignore[arg-type]
     ]
     this = Attempt(number=len(before), intended_at=0.0)
