@@ -76,9 +76,8 @@ def _what_happened(ended: Ended) -> str:
         place = failure_words.where(failure)
         return f"{failure_words.who(failure)} {failure_words.how(failure)}" + (f", at {place}" if place else "")
     if ended.end is None:
-        return "it ended without reporting an exit code, as a killed process does" + (
-            f" ({ended.state.reason})" if ended.state.reason else ""
-        )
+        engine = f" ({ended.state.reason})" if ended.state.reason else ""
+        return f"it ended without reporting an exit code, as a killed process does{engine}"
     return f"exit code {ended.end.exit_code}"
 
 

@@ -84,7 +84,7 @@ def test_an_attempt_runs_only_the_specification_that_was_submitted(tmp_path: Pat
     path.write_text("name: x\ncommand: [sh, -c, 'touch ran']\n")
     job, store = read_training_job(path), str(tmp_path / "store")
     TrainingJobs(Store(store)).submit(SubmittedJob(job=job, key="k", submitted_at=1.0))
-    other = attempt.words(store, job, 0)[3:-1] + ["0" * 64]
+    other = [*attempt.words(store, job, 0)[3:-1], "0" * 64]
 
     with pytest.raises(TachoscopeError, match="is not the one that was submitted"):
         attempt.main(other)

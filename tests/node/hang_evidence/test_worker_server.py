@@ -73,11 +73,11 @@ def test_the_recorder_of_the_ranks_own_server_is_taken_whole(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (b"SSH-2.0-OpenSSH\r\n", "no worker server"),
+        (b"SSH-2.0-OpenSSH\r\n", "not one of a PyTorch worker server"),
         (answer(b"Handler not found", b"404 Not Found"), "answers 404: Handler not found"),
         (answer(b"{}", length=40), "cut off"),
         (answer(b"x" * 40_000), "longer than"),
-        (b"", "no worker server"),
+        (b"", "not one of a PyTorch worker server"),
     ],
 )
 def test_an_answer_that_is_not_whole_or_not_the_recorders_is_not_taken(tmp_path: Path, said: bytes, why: str) -> None:
