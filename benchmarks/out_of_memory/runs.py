@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import from_store
+from tachoscope_cli.drill import memory_group
 from tachoscope_core.report.report import Report
 from tachoscope_core.storage.store import Store
 
@@ -109,24 +108,6 @@ def _caches() -> list[Run]:
 RUNS = [*_kills(), *_clean(), *_caches()]
 
 
-@contextlib.contextmanager
-def _group(run: Run):  # type: ignore[no-untyped-def]
-    folder = GROUPS / f"tachoscope-bar-{os.getpid()}"
-    folder.mkdir()
-    try:
-        (folder / "memory.limit_in_bytes").write_text(str(run.limit_mib << 20))
-        yield folder
-    finally:
-        for _ in range(100):
-            for pid in (folder / "cgroup.procs").read_text().split():
-                with contextlib.suppress(OSError):
-                    os.kill(int(pid), 9)
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-                break
-            time.sleep(0.05)
-
-
 def make(run: Run, folder: Path) -> tuple[Report | None, str]:
     """Make a run in an empty folder; return what `judge` says of it."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -134,8 +115,9 @@ def make(run: Run, folder: Path) -> tuple[Report | None, str]:
     shared = Path("/dev/shm") / f"tachoscope-bar-{os.getpid()}"
     shared.mkdir(exist_ok=True)
     try:
-        with _group(run) as group:
-            _watched(run, folder, group, shared)
+        with memory_group.created() as group:
+            memory_group.limit(group, run.limit_mib << 20)
+            _watched(run, folder, Path(group.folder), shared)
     finally:
         shutil.rmtree(shared, ignore_errors=True)
         for block in shared.parent.glob(f"{shared.name}-*"):  # of the killed process

@@ -1,4 +1,4 @@
-"""A control group for a training that a fire drill lets fill its memory: the memory of the rest of the machine is not touched."""
+"""A control group for a training that is to fill its memory: the memory of the rest of the machine is not touched."""
 
 from __future__ import annotations
 
@@ -62,13 +62,22 @@ def leave_room(group: ControlGroup, room_bytes: int) -> int:
     held = control_group.memory_of(group)
     if held is None:
         raise TachoscopeError(f"cannot read the memory of the control group {group.folder}")
+    limit_bytes = held.anonymous_bytes + held.shared_bytes + room_bytes
+    limit(group, limit_bytes)
+    return limit_bytes
+
+
+def limit(group: ControlGroup, limit_bytes: int) -> None:
+    """Set the limit of a group.
+
+    Raises:
+        TachoscopeError: the kernel refuses it.
+    """
     path = Path(group.folder) / ("memory.max" if group.unified else "memory.limit_in_bytes")
-    limit = held.anonymous_bytes + held.shared_bytes + room_bytes
     try:
-        path.write_text(str(limit))
+        path.write_text(str(limit_bytes))
     except OSError as error:
         raise _refused(path, error) from error
-    return limit
 
 
 def _refused(path: Path, error: OSError) -> TachoscopeError:
