@@ -309,7 +309,15 @@ def answer_tables() -> str:
     return "\n".join(parts[1:])
 
 
-_TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null", "array": "list"}
+_TYPES = {
+    "integer": "integer",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+    "null": "null",
+    "array": "list",
+    "object": "object",
+}
 
 
 def _keys(records: dict[str, Any], name: str, above: str) -> Iterator[str]:

@@ -308,6 +308,13 @@ COMMANDS.add(
     "`tachoscope goodput resnet --format html --output life.html`",
 )
 COMMANDS.add(
+    "efficiency",
+    "tachoscope_cli.store.efficiency:efficiency",
+    rich_help_panel=LOOK,
+    epilog="Examples: `tachoscope efficiency`, `tachoscope efficiency --by account --since 24h`, "
+    "`tachoscope efficiency --only alice | mail -s 'your accelerators, last week' alice`",
+)
+COMMANDS.add(
     "trace",
     "tachoscope_cli.commands.trace:trace",
     rich_help_panel=LOOK,

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from tachoscope_core.jobs.submitted_jobs import Decision, State
 from tachoscope_core.jobs.training_job import EngineName
+from tachoscope_core.report.efficiency import Efficiency
 from tachoscope_core.report.preflight import PreflightReport
 
 Severity = Literal["error", "note"]
@@ -240,10 +241,20 @@ class TrainingJobsShown(Document, frozen=True, kw_only=True):
     training_jobs: Annotated[list[TrainingJobShown], Meta(description="By name; with NAME that one.")]
 
 
+class Efficiencies(Document, frozen=True, kw_only=True):
+    """`tachoscope efficiency`."""
+
+    by: Annotated[Literal["user", "account"], Meta(description="Whom the hours are counted for.")]
+    since: Annotated[float, Meta(description="Begin of the period, Unix seconds.")]
+    until: Annotated[float, Meta(description="Its end.")]
+    efficiencies: Annotated[list[Efficiency], Meta(description="Who held most first.")]
+
+
 ANSWERS: Mapping[str, type[msgspec.Struct]] = {
     "doctor": Examined,
     "preflight": PreflightReport,
     "status": TrainingJobsShown,
+    "efficiency": Efficiencies,
     "store ls": StoreListing,
     "store compact": Compaction,
     "store prune": Pruning,

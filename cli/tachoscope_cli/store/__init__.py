@@ -1,1 +1,1 @@
-"""Commands about the store: traces in it, failures over its jobs, and how it stays small."""
+"""Commands about the store: traces in it, failures and efficiency over its jobs, and how it stays small."""

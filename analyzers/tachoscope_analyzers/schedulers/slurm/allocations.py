@@ -55,7 +55,8 @@ class SacctRow:
         reason: why it waits or ended, in Slurm's words.
         node_list: None: the output has no such field; empty: no nodes were assigned.
         accelerators, device: allocated, or asked for where none are allocated yet.
-        partition, account: empty: not in the output.
+        partition, account, user: empty: not in the output.
+        job_id: as the job's own environment has it, which is another than `job` of a task of an array.
     """
 
     job: str
@@ -72,6 +73,8 @@ class SacctRow:
     restarts: int = 0
     partition: str = ""
     account: str = ""
+    user: str = ""
+    job_id: str = ""
 
     @property
     def held(self) -> bool:

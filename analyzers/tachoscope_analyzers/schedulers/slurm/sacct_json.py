@@ -53,6 +53,8 @@ def _row(job: object, where: str) -> SacctRow:
         restarts=as_integer(at(job, "restart_cnt")) or 0,
         partition=text(at(job, "partition")),
         account=text(at(job, "account")),
+        user=text(at(job, "user")) or text(at(job, "association", "user")),
+        job_id=str(number),
     )
 
 

@@ -14,7 +14,7 @@ from tachoscope_core.errors import TachoscopeError
 
 FIELDS = (
     "JobID", "Submit", "Eligible", "Start", "End", "State", "ExitCode", "NodeList", "AllocTRES", "ReqTRES", "Restarts", "Reason",
-    "FailedNode", "Partition", "Account",
+    "FailedNode", "Partition", "Account", "User", "JobIDRaw",
 )  # fmt: skip
 """What `sacct --format` is asked for; `JobID`, `Submit`, `Start`, `End` and `State` have to be there."""
 FIELDS_OF_ALL_VERSIONS = tuple(name for name in FIELDS if name not in {"Restarts", "FailedNode"})
@@ -93,6 +93,8 @@ def _row(fields: dict[str, str], where: str, zone: tzinfo | None) -> SacctRow:
         restarts=int(restarts) if restarts.isdecimal() else 0,
         partition=fields.get("partition", "").strip(),
         account=fields.get("account", "").strip(),
+        user=fields.get("user", "").strip(),
+        job_id=fields.get("jobidraw", "").strip() or job["job"],
     )
 
 
