@@ -47,6 +47,8 @@ Figures = dict[str, float]
 _LINE = re.compile(r"^tachoscope_scheduler_(\w+?)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _SHIFT_SECONDS = 3600.0
 _MANY = 10_000
+_HOURS_APART = 0.05
+"""Sixteen GPUs for ten seconds, between both questions."""
 
 
 def plant(cluster: SlurmCluster) -> dict[str, str]:
@@ -205,6 +207,19 @@ def activities(jobs: dict[str, str]) -> dict[str, int]:
     return dict(counts)
 
 
+def held_hours(cluster: SlurmCluster, store: Path) -> tuple[Figures, Figures]:
+    """Return the accelerator-hours of each account, as `tachoscope efficiency` and as `sacct --json` have them."""
+    command = [sys.executable, "-m", "tachoscope_cli.main", "efficiency", "--by", "account", "--since", "1h", "--format", "json"]
+    found = json.loads(cluster.run(*command, "--store", str(store)))["efficiencies"]
+    hours: Counter[str] = Counter()
+    document = json.loads(cluster.run("sacct", "--allusers", "--duplicates", "--json", "--starttime=now-1hours"))
+    for job in document["jobs"]:
+        gpus = sum(one["count"] for one in job["tres"]["allocated"] if one["type"] == "gres")
+        hours[job["account"]] += gpus * job["time"]["elapsed"] / 3600  # type: ignore[assignment]
+    its = {account: value for account, value in hours.items() if value}
+    return {one["name"]: one["held_hours"] for one in found}, its
+
+
 @contextlib.contextmanager
 def _programs_of(cluster: SlurmCluster) -> Iterator[None]:
     """Let this process ask the cluster, too."""
@@ -273,17 +288,22 @@ def measured(cluster: SlurmCluster, folder: Path) -> tuple[str, int]:
         table, count, wrong = compared(of_watch(watch.get("/metrics").decode()), by_slurm(cluster, began, now))
         with _programs_of(cluster):
             found, (look, many) = activities(jobs), cost()
+        mine, its = held_hours(cluster, store)
         silent = without_an_answer(cluster, watch)
     finally:
         watch.end()
     expected = {"stepping": 2, "idle": 1}
     wrong += sum(found.get(kind) != number for kind, number in expected.items()) + (silent != ["up"])
+    unequal = sum(abs(mine.get(account, 0.0) - its.get(account, 0.0)) > _HOURS_APART for account in {*mine, *its})
+    wrong += unequal
     held = ", ".join(f"{number} {kind}" for kind, number in sorted(found.items()) if number)
+    hours = ", ".join(f"{account} {value:.3f} and {its.get(account, 0.0):.3f}" for account, value in sorted(mine.items()))
     text = (
         f"{count} figures, {wrong} of them wrong; the age of the oldest job may differ by the seconds between both questions.\n"
         f"GPUs held an hour later, planted as 2 stepping, 1 idle, 3 without records: {held}. Metrics while slurmctld is stopped:\n"
         f"{', '.join(silent)}. A look takes {look * 1e3:.0f} ms of processor time beside Slurm's clients; a queue of {_MANY:,}\n"
-        f"jobs is read in {many * 1e3:.0f} ms."
+        f"jobs is read in {many * 1e3:.0f} ms. Hours held, by `tachoscope efficiency` and a moment later `sacct --json`:\n"
+        f"{hours}."
     )
     print(table)
     return text, wrong
