@@ -117,6 +117,7 @@ def _gather(environ: Mapping[str, str]) -> dict[str, str]:
         **_code(),
         "command": shlex.join(redact_arguments(sys.orig_argv)),
         "image": _image(environ),
+        "topology": redact(_topology(environ)),
         "data_snapshot": redact(environ.get("TACHOSCOPE_DATA_SNAPSHOT", "")),
         "python_version": sys.version.split()[0],
         **_cuda_version(),
@@ -159,6 +160,19 @@ def _script() -> Path | None:
         return None
     path = Path(os.path.realpath(name))
     return path if path.is_file() else None
+
+
+def _topology(environ: Mapping[str, str]) -> str:
+    """Return the switches above this node from the top of the network downwards, with `/` between them; empty: not known.
+
+    Slurm names them with the node itself last: https://slurm.schedmd.com/topology.html#user_opts.
+    """
+    named = environ.get("TACHOSCOPE_TOPOLOGY", "")
+    kinds = environ.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
+    if named or kinds[-1] != "node":
+        return named
+    names = environ.get("SLURM_TOPOLOGY_ADDR", "").split(".", len(kinds) - 1)  # the name of a node may have dots
+    return "/".join(names[:-1]) if len(names) == len(kinds) else ""
 
 
 def _image(environ: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from tachoscope_core.report.comparison import LineageDifference
 
 _OF_ONE_RUN_ONLY = {
-    *("launch_command", "slurm_job", "kubernetes_job", "torchelastic_run", "parents"),
+    *("launch_command", "slurm_job", "kubernetes_job", "torchelastic_run", "parents", "topology"),
     *("mlflow_run", "mlflow_tracking_uri", "wandb_run", "wandb_directory"),
 }
 """They differ between two runs of the same thing. The process's command tells what the launcher's would."""

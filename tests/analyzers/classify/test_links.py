@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from making import job, moved
+from tachoscope_analyzers.classify.communication.network_places import common_part, parts_of
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import from_spool
 from tachoscope_core.report.report import Finding, Report
@@ -22,7 +25,13 @@ ALL = {(a, b) for a in range(4) for b in range(4) if a != b}
 
 
 def report(
-    tmp_path: Path, pairs: Pairs, slow: Pairs = frozenset(), late: int | None = None, ranks: int = 4, waits: str = "send"
+    tmp_path: Path,
+    pairs: Pairs,
+    slow: Pairs = frozenset(),
+    late: int | None = None,
+    ranks: int = 4,
+    waits: str = "send",
+    hosts: dict[int, str] | None = None,
 ) -> Report:  # type: ignore[assignment]
     """Judge a job whose ranks send each other a message a step over `pairs`, and then wait for each other at a barrier.
 
@@ -50,7 +59,10 @@ def report(
         rows.append(moved(b, "recv", 30_000 + seq, peer=a, step=STEPS, count=STEPS, seconds=STEPS * (receiving + 0.003)))
     path = tmp_path / "00000000-0000-4000-8000-000000000000-000000.jsonl"
     path.write_bytes(job([row] * STEPS, collectives=rows))
-    return analyze(from_spool([path]))
+    read = from_spool([path])
+    if hosts is not None:
+        read = replace(read, starts=[structs.replace(start, host=hosts[start.rank]) for start in read.starts])
+    return analyze(read)
 
 
 def found(result: Report) -> dict[str, Finding]:
@@ -138,3 +150,36 @@ def test_noise_in_one_direction_does_not_hide_a_slow_pair(tmp_path: Path) -> Non
     path.write_bytes(job(steps, collectives=rows))
 
     assert found(analyze(from_spool([path])))["slow_link"].ranks == [0, 1]
+
+
+# --- where in the network -----------------------------------------------------------------------------------------------------
+
+TREE = {rank: (f"switch leaf-{rank // 4}", f"host node-{rank // 2}") for rank in range(8)}
+"""Two leaf switches below a spine without a name, two hosts below each, two ranks on each host."""
+LINKS = {frozenset((a, b)) for a in range(8) for b in range(a)}
+
+
+@pytest.mark.parametrize(
+    ("part", "count"), [("switch leaf-1", 20), ("host node-1", 12), ("inside of host node-2", 1)], ids=["switch", "host", "NVLink"]
+)
+def test_the_part_that_all_slow_links_pass_is_named(part: str, count: int) -> None:
+    spine = {rank: ("switch spine", *place) for rank, place in TREE.items()}
+    slow = {link for link in LINKS if part in parts_of(link, spine)}
+
+    assert common_part(slow, LINKS - slow, spine) == (part, count)
+
+
+def test_slow_links_without_such_a_part_name_none() -> None:
+    scattered = {frozenset((0, 4)), frozenset((1, 5))}
+
+    assert common_part(scattered, LINKS - scattered, TREE) is None
+    assert common_part(LINKS, set(), TREE) is None
+
+
+def test_a_report_names_the_host_of_the_slow_links(tmp_path: Path) -> None:
+    slow = {pair for pair in ALL if 2 in pair}
+    hosts = {rank: f"gpu-{rank}" for rank in range(4)}
+
+    link = found(report(tmp_path, ALL, slow, hosts=hosts))["slow_link"]
+
+    assert any("through host gpu-2, all slow" in row.signal for row in link.evidence)

@@ -60,6 +60,22 @@ def test_secrets_of_command_and_environment_stay_out(monkeypatch: pytest.MonkeyP
     assert found["image"] == "registry.example.org/train:1"
 
 
+@pytest.mark.parametrize(
+    ("variables", "topology"),
+    [
+        ({"SLURM_TOPOLOGY_ADDR": "s0.s4.gpu-1.example.org", "SLURM_TOPOLOGY_ADDR_PATTERN": "switch.switch.node"}, "s0/s4"),
+        ({"SLURM_TOPOLOGY_ADDR": "gpu-1", "SLURM_TOPOLOGY_ADDR_PATTERN": "node"}, None),
+        ({"TACHOSCOPE_TOPOLOGY": "zone-a/rack-7"}, "zone-a/rack-7"),
+    ],
+)
+def test_the_switches_above_a_node_are_known_from_slurm_or_by_hand(
+    variables: dict[str, str], topology: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert lineage.of_this_process().get("topology") == topology
+
+
 def test_equal_hyperparameters_have_equal_hashes_in_any_order_and_with_any_secret() -> None:
     one = lineage.hyperparameters_of({"lr": 0.1, "layers": (64, 64), "hf_token": "abc", "optimizer": {"name": "adam", "eps": 1e-8}})
     two = lineage.hyperparameters_of({"optimizer": {"eps": 1e-8, "name": "adam"}, "hf_token": "xyz", "layers": [64, 64], "lr": 0.1})

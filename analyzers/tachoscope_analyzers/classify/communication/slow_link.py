@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tachoscope_analyzers.classify.communication.network_places import Link, common_part, places
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.evidence import measured as evidence_of
 from tachoscope_analyzers.findings.make import Candidate
@@ -135,8 +136,20 @@ def slow_link(job: JobRecords, steps: Steps, found: list[LinkTraffic], available
             source=f"sends and receives between {len(pairs)} pairs, messages {worst.size_class}",
         ),
         evidence_of(f"{what}; seconds of such a message", worst.delay_seconds, "seconds", "sends and receives"),
+        *_where(slow, {frozenset((flow.source, flow.target)) for flow in pairs} - slow, steps),
     ]
     return Candidate("slow_link", available * (lost / mean), ranks, evidence, _certainty(ratio), ("comm_exposed", 1 - 1 / ratio))
+
+
+def _where(slow: set[Link], others: set[Link], steps: Steps) -> list[Evidence]:
+    where = places(steps.starts)
+    if len(set(where.values())) < 2:
+        return []
+    found = common_part(slow, others, where)
+    if found is None:
+        return []
+    part, count = found
+    return [evidence_of(f"links through {part}, all slow, and no other link is", count, "links", "host and topology of ranks")]
 
 
 def _pairs(job: JobRecords, steps: Steps, alike: list[LinkTraffic]) -> list[LinkTraffic]:

@@ -1,0 +1,50 @@
+"""Which host or switch the slow links of a job have in common, by where its ranks are in the network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from tachoscope_core.records.records import JobStarted
+
+Place = tuple[str, ...]
+"""Switches from the top of the network downwards, then the host; of a rank whose topology is not known only the host."""
+Link = frozenset[int]
+_SEPARATOR = "/"
+
+
+def places(starts: Iterable[JobStarted]) -> dict[int, Place]:
+    """Return by rank where it is, as far as its process said."""
+    found = {}
+    for start in starts:
+        switches = [name for name in start.lineage.get("topology", "").split(_SEPARATOR) if name]
+        found[start.rank] = (*(f"switch {name}" for name in switches), f"host {start.host}")
+    return found
+
+
+def parts_of(link: Link, where: Mapping[int, Place]) -> frozenset[str]:
+    """Return what the messages of a link pass: hosts, and the switches up to the lowest that both sides are below."""
+    one, other = (where.get(rank, ()) for rank in (min(link), max(link)))
+    if not one or not other:
+        return frozenset()
+    if one == other:
+        return frozenset({f"inside of {one[-1]}"})
+    shared = 0
+    while shared < min(len(one), len(other)) and one[shared] == other[shared]:
+        shared += 1
+    lowest = one[shared - 1 : shared]
+    return frozenset((*lowest, *one[shared:], *other[shared:]))
+
+
+def common_part(slow: Collection[Link], others: Collection[Link], where: Mapping[int, Place]) -> tuple[str, int] | None:
+    """Return what all slow links pass and no other does, with how many links pass it; None: there is no such part, or several.
+
+    One slow link alone has a part in common with itself: it names a part only if that part is what makes it differ.
+    """
+    passed = [parts_of(link, where) for link in slow]
+    if not passed:
+        return None
+    well: Counter[str] = Counter(part for link in others for part in parts_of(link, where))
+    only = [part for part in frozenset.intersection(*passed) if not well[part]]
+    # A host below a switch with one host only cannot be told apart from it: then no part is named.
+    return (only[0], len(passed)) if len(only) == 1 else None
