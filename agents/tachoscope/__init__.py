@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 from tachoscope import arguments
+from tachoscope.checkpoints.due import CheckpointDue
 from tachoscope.guard import QUIETLY
 from tachoscope.preemption.poll import NOTICES
 from tachoscope_core.records.records import PHASES, Phase
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ServingMiddleware",
     "__version__",
+    "checkpoint_due",
     "current_request",
     "describe",
     "integrity",
@@ -48,6 +50,8 @@ __all__ = [
     "watch",
     "without_quarantined",
 ]
+
+DUE = CheckpointDue(NOTICES)
 
 
 @contextmanager
@@ -273,6 +277,28 @@ def preempted() -> bool:
     with QUIETLY:
         return NOTICES.ask_for_job()
     return False
+
+
+def checkpoint_due(step: int, *, every: int) -> bool:
+    """Return whether to save a checkpoint at this step: every `every` steps, unless the job's supervisor wants another interval.
+
+        if tachoscope.checkpoint_due(step, every=500):
+            save()
+
+    Ranks that ask at the same steps get the same answer. A job of `tachoscope submit` may save less often while storage is slow,
+    and saves at once after a notice of preemption; see docs/guides/training-jobs.md. Cheap enough for each step.
+
+    Args:
+        step: of the whole job, the same on all ranks. every: steps between checkpoints.
+
+    Raises:
+        ValueError: `every` is less than 1.
+    """
+    if every < 1:
+        raise ValueError(f"every={every} is not a number of steps: use 1 or more")
+    with QUIETLY:
+        return DUE.ask(step, every)
+    return step % every == 0
 
 
 def _watching() -> Probe | None:

@@ -106,6 +106,7 @@ def step():
         pass
     tachoscope.step(tokens=1)
     tachoscope.preempted()
+    tachoscope.checkpoint_due(1, every=10)
     tachoscope.parameters_read(1)
 for _ in range(30):
     step()  # what is imported late may swallow what is raised meanwhile

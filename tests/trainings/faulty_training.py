@@ -93,6 +93,7 @@ def said(model: torch.nn.Module) -> list[object]:
         pass
     with contextlib.suppress(OSError), tachoscope.shard("/nowhere/shard"):
         raise OSError("broken")
+    tachoscope.checkpoint_due(1, every=2)
     return [tachoscope.preempted(), tachoscope.quarantined(), tachoscope.without_quarantined(["a"])]
 
 
