@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from tachoscope_cli.common.answers import AttemptShown, TrainingJobShown, TrainingJobsShown
+from tachoscope_cli.common.answers import ActionShown, AttemptShown, TrainingJobShown, TrainingJobsShown
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, print_notice, store_url
 from tachoscope_cli.common.output import console, write_json
 from tachoscope_cli.training_jobs.lock import directory_of, held, supervisor_of
@@ -171,6 +171,11 @@ def _shown(status: TrainingJobStatus, store: Store) -> TrainingJobShown:
         has_supervisor_here=supervisor_of(directory_of(store), job.name) is not None,
         submitted_at=status.submitted.submitted_at,
         attempts=[_shown_attempt(one) for one in status.attempts],
+        actions=[
+            ActionShown(time=one.time, attempt=one.attempt, what=one.what, applied=one.applied, text=one.text, undo=one.undo)
+            for one in status.actions
+        ],
+        needs_review=status.needs_review,
     )
 
 
@@ -215,6 +220,11 @@ def _print(status: TrainingJobStatus, store: Store) -> None:
         when = f"{datetime.fromtimestamp(began).astimezone():%Y-%m-%d %H:%M:%S}"
         table.add_row(str(one.number), one.engine_id, when, lasted, str(one.highest_step or ""), safe(followed))
     out.print(table)
+    for action in status.actions:
+        when = f"{datetime.fromtimestamp(action.time).astimezone():%Y-%m-%d %H:%M:%S}"
+        out.print(f"  {when} {safe(action.text)}", highlight=False, markup=False, soft_wrap=True)
+        if action.undo:
+            out.print(f"    undo: {safe(action.undo)}", highlight=False, markup=False, soft_wrap=True)
     for line in _hints(status, store):
         out.print(f"  {safe(line)}", highlight=False, soft_wrap=True)
 
@@ -225,6 +235,8 @@ def _hints(status: TrainingJobStatus, store: Store) -> list[str]:
     found = [f"output of the last attempt: {last.log}"] if last is not None and last.log else []
     if any(one.failure is not None for one in status.attempts):
         found.append(f"more: tachoscope goodput {name}")
+    if status.needs_review:
+        found.append("review: data shards were left out of the training, see above")
     if status.cancellation is not None and status.state not in ENDED:
         found.append(f"it is to be cancelled, says {status.cancellation.asked_by}")
     if status.state not in ENDED and supervisor_of(directory_of(store), name) is None:

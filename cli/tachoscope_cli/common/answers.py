@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from tachoscope_core.jobs.submitted_jobs import Decision, State
+from tachoscope_core.jobs.submitted_jobs import ActionName, Decision, State
 from tachoscope_core.jobs.training_job import EngineName
 from tachoscope_core.report.efficiency import Efficiency
 from tachoscope_core.report.preflight import PreflightReport
@@ -223,6 +223,17 @@ class AttemptShown(msgspec.Struct, frozen=True, kw_only=True):
     log: Annotated[str, Meta(description="File with its output.")]
 
 
+class ActionShown(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was done for a training job beside a restart."""
+
+    time: Annotated[float, Meta(description="Unix seconds.")]
+    attempt: Annotated[int, Meta(description="In which it happened.")]
+    what: Annotated[ActionName, Meta(description="The key below `actions` that allows it.")]
+    applied: Annotated[bool, Meta(description="False: a dry run, or the budget was used up.")]
+    text: Annotated[str, Meta(description="What was done, why, and its risk.")]
+    undo: Annotated[str, Meta(description="Command that undoes it; empty: nothing was done.")]
+
+
 class TrainingJobShown(msgspec.Struct, frozen=True, kw_only=True):
     """A training job of `tachoscope status`."""
 
@@ -233,6 +244,8 @@ class TrainingJobShown(msgspec.Struct, frozen=True, kw_only=True):
     has_supervisor_here: Annotated[bool, Meta(description="A process of this machine supervises it.")]
     submitted_at: Annotated[float, Meta(description="Unix seconds.")]
     attempts: Annotated[list[AttemptShown], Meta(description="In order.")]
+    actions: Annotated[list[ActionShown], Meta(description="In order of time.")]
+    needs_review: Annotated[bool, Meta(description="Data were left out by an action: a person should look at them.")]
 
 
 class TrainingJobsShown(Document, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from tachoscope.failures.hooks import RANK_PROCESS
 from tachoscope.process import identity
 from tachoscope.spool.ship import remove_if_empty, ship, ship_left_behind
 from tachoscope_cli.launcher import attempt_number as attempts
+from tachoscope_cli.launcher import checkpoint_interval
 from tachoscope_cli.launcher import live_attempts as beside
 from tachoscope_cli.launcher.shard_quarantine import Quarantining
 from tachoscope_cli.launcher.signals import end_family, wait
@@ -182,7 +183,8 @@ def run(
         quarantining.fetch(store)
         attempt = _after_those_alive(attempt, root, name, joins=joins)  # last: another may start this moment
         evidence = None if by_agent else EvidenceCollector(store, socket.gethostname(), log=guard.print_line)
-        watching = Supervision(run_directory, name, attempt, None if agent else quarantining.watch, evidence)
+        interval = checkpoint_interval.from_environment(store, name, os.environ)
+        watching = Supervision(run_directory, name, attempt, None if agent else quarantining.watch, evidence, interval)
         watching.started(command)
         environ = _environment(run_directory, name, attempt, is_default=is_default)
         process = _started(command, environ, watching, output=output, ours=ours)

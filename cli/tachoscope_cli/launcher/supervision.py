@@ -18,6 +18,7 @@ from tachoscope.preemption import notice_file
 from tachoscope.supervisor.job_watch import JobEvent, JobWatch
 from tachoscope.supervisor.records import OutsideRecords
 from tachoscope.supervisor.spool_reader import RunReader
+from tachoscope_cli.launcher.checkpoint_interval import CheckpointInterval
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.jobs.shared_ranks import shared_ranks
@@ -39,6 +40,7 @@ class Supervision:
     Args:
         shards: keeps the quarantine list of data shards; None: the node's agent does.
         evidence: collects what a hang leaves; None: the node's agent does.
+        interval: wants another interval of checkpoints; None: nobody does.
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class Supervision:
         attempt: int,
         shards: ShardWatch | None = None,
         evidence: EvidenceCollector | None = None,
+        interval: CheckpointInterval | None = None,
     ) -> None:
         self._directory = directory
         self._job = job
         self._shards = shards
         self._evidence = evidence
+        self._interval = interval
         self._records = OutsideRecords(directory, job, attempt)
         self._reader = RunReader(directory, self.writer)
         self._watch = JobWatch(least_seconds())
@@ -96,6 +100,8 @@ class Supervision:
                 self._tracked.append((record.attempt, -record.rank, runs))
             if self._shards is not None:
                 self._shards.add_record(record)
+            if self._interval is not None:
+                self._interval.add_record(record)
         for writer in gone:  # one that came and went between two looks was not known before
             self._watch.add_exit(writer, unix_seconds)
         self._watch.mark_alive(unix_seconds)

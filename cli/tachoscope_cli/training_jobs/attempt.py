@@ -19,7 +19,7 @@ from tachoscope import guard
 from tachoscope_analyzers.schedulers.slurm.node_lists import expand
 from tachoscope_cli.inputs.saved_checkpoints import newest_sound
 from tachoscope_cli.launcher.signals import wait
-from tachoscope_cli.training_jobs import local
+from tachoscope_cli.training_jobs import checkpoint_plan, local
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.jobs.submitted_jobs import AttemptEnd, TrainingJobs
@@ -66,7 +66,8 @@ def main(arguments: Sequence[str]) -> int:
         refused = str(error)
         guard.print_line(refused)
     else:
-        code = _run(job, options.store, checkpoint, environment)
+        with checkpoint_plan.plan(status, options.attempt, Store(options.store)) as variables:
+            code = _run(job, options.store, checkpoint, {**environment, **variables})
     jobs.write_attempt_end(
         job.name,
         options.attempt,

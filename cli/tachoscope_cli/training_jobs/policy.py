@@ -34,13 +34,15 @@ class Ended:
 
     Attributes:
         end: as it said itself; None: it was killed. state: as the engine says. failure: None: not known.
-        highest_step: of the whole job, until this attempt's end.
+        highest_step: of the whole job, until this attempt's end. quarantined: the data shard behind the failure, which the next
+            attempt is told to skip; empty: there is none.
     """
 
     end: AttemptEnd | None
     state: EngineState
     failure: Failure | None
     highest_step: int
+    quarantined: str = ""
 
 
 def judge(policy: RestartPolicy, before: Sequence[Attempt], this: Attempt, ended: Ended, *, cancelled: bool) -> Verdict:
@@ -54,11 +56,11 @@ def judge(policy: RestartPolicy, before: Sequence[Attempt], this: Attempt, ended
     what = _what_happened(ended)
     if ended.end is not None and ended.end.refused:
         return Verdict("failed", ended.end.refused)
-    if ended.failure is not None and ended.failure.policy == "stop" and not ended.state.by_engine:
+    if ended.failure is not None and ended.failure.policy == "stop" and not (ended.state.by_engine or ended.quarantined):
         return Verdict("failed", f"{what}: the same as before, with no new step since")
     if ended.end is not None and ended.end.exit_code in {ExitCode.NOT_EXECUTABLE, ExitCode.NO_SUCH_COMMAND} and not ended.failure:
         return Verdict("failed", f"the command could not be started (exit code {ended.end.exit_code}): see the attempt's output")
-    tries = _without_progress([*before, this], ended)
+    tries = 0 if ended.quarantined else _without_progress([*before, this], ended)
     if tries >= MOST_WITHOUT_PROGRESS:
         return Verdict("failed", f"{what}; {tries} attempts in a row ended without a new step")
     if this.number + 1 >= policy.most_attempts:
@@ -74,7 +76,8 @@ def _what_happened(ended: Ended) -> str:
         return f"the engine ended it: {ended.state.reason}{lost}"
     if failure is not None:
         place = failure_words.where(failure)
-        return f"{failure_words.who(failure)} {failure_words.how(failure)}" + (f", at {place}" if place else "")
+        shard = f"; data shard {ended.quarantined} is quarantined" if ended.quarantined else ""
+        return f"{failure_words.who(failure)} {failure_words.how(failure)}" + (f", at {place}" if place else "") + shard
     if ended.end is None:
         engine = f" ({ended.state.reason})" if ended.state.reason else ""
         return f"it ended without reporting an exit code, as a killed process does{engine}"

@@ -16,6 +16,7 @@ from tachoscope_analyzers.attempts.process_ends import process_ends
 from tachoscope_analyzers.failures.report import failures
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_cli.training_jobs import attempt as attempt_process
+from tachoscope_cli.training_jobs.bad_shards import BadShard, action_of, bad_shard, listed_shards, quarantine
 from tachoscope_cli.training_jobs.engine import AttemptRequest, Engine, TooFewHostsError
 from tachoscope_cli.training_jobs.policy import Ended, judge
 from tachoscope_core.errors import TachoscopeError
@@ -49,6 +50,7 @@ class Supervisor:
         self._log = log
         self._silent_until = 0.0
         self._cancelled_id = ""
+        self._actions_seen: set[str] | None = None
 
     def run(self) -> TrainingJobStatus:
         """Go on until the job has ended, whatever does not answer meanwhile; return what became of it."""
@@ -69,6 +71,7 @@ class Supervisor:
         """Look once, and do what is due."""
         status = self._jobs.status(self._name)
         last = status.attempts[-1] if status.attempts else None
+        self._say_actions(status)
         if status.state in ENDED:
             return status
         if last is None or last.decision == "restart":
@@ -125,8 +128,9 @@ class Supervisor:
                 self._cancelled_id = attempt.engine_id
             return
         end = self._jobs.attempt_end(self._name, attempt.number)
-        failure, highest_step = self._records(attempt)
-        ended = Ended(end=end, state=state, failure=failure, highest_step=highest_step)
+        failure, highest_step, shard = self._records(attempt)
+        quarantined = self._quarantine(status, attempt, shard) if shard is not None else ""
+        ended = Ended(end=end, state=state, failure=failure, highest_step=highest_step, quarantined=quarantined)
         policy, cancelled = status.submitted.job.restart, status.cancellation is not None
         verdict = judge(policy, status.attempts[:-1], attempt, ended, cancelled=cancelled)
         self._write(
@@ -144,14 +148,34 @@ class Supervisor:
         later = f" in {verdict.delay_seconds:.0f} s" if verdict.delay_seconds else ""
         self._log(f"attempt {attempt.number} ended: {verdict.reason}; {verdict.decision}{later}")
 
-    def _records(self, attempt: Attempt) -> tuple[Failure | None, int]:
-        """Return the first failure of an attempt, and the highest step of the job, by the records in the store."""
+    def _records(self, attempt: Attempt) -> tuple[Failure | None, int, BadShard | None]:
+        """Return the first failure of an attempt, the highest step of the job, and the data shard behind the failure."""
         if self._name not in self._store.jobs():
-            return None, 0
+            return None, 0, None
         job = from_store(self._store, self._name, ends_only=True)
         ends = process_ends(job)
         found = [one for one in failures(job, ends) if one.time >= attempt.intended_at]
-        return (found[-1] if found else None), max((run.highest for run in ends.attempts), default=0)
+        failure = found[-1] if found else None
+        shard = bad_shard(job, failure, listed_shards(self._store, self._name)) if job.shard_failures else None
+        return failure, max((run.highest for run in ends.attempts), default=0), shard
+
+    def _quarantine(self, status: TrainingJobStatus, attempt: Attempt, shard: BadShard) -> str:
+        """Quarantine a shard if that is configured; return its name, or nothing if the next attempt will not skip it."""
+        action = action_of(status, attempt.number, shard, time.time())
+        if action is None:
+            return ""
+        if action.applied:
+            quarantine(self._store, self._name, shard, action.time)
+        self._jobs.write_action(self._name, action)
+        return shard.name if action.applied else ""
+
+    def _say_actions(self, status: TrainingJobStatus) -> None:
+        """Log each new action, also those that attempts took."""
+        keys = {one.key for one in status.actions}
+        for one in status.actions:
+            if self._actions_seen is not None and one.key not in self._actions_seen:
+                self._log(f"attempt {one.attempt}: {one.text}" + (f"; undo: {one.undo}" if one.undo else ""))
+        self._actions_seen = keys
 
     def _write(self, attempt: Attempt, **changes: object) -> None:
         self._jobs.write_attempt(self._name, msgspec.structs.replace(attempt, **changes))

@@ -2,7 +2,7 @@
 
 `training-jobs/<name>/job.json` is written once, by the submission; `attempts/<number>.json` by the job's supervisor, which is one
 at a time; `attempts/<number>.end.json` by the attempt itself; `cancel.json` by `tachoscope cancel`. The state of a job is derived
-from them.
+from them. `actions/*.json` is the log of what was done beside restarts, by the supervisor and by attempts.
 """
 
 from __future__ import annotations
@@ -86,6 +86,26 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     next_delay_seconds: float = 0.0
 
 
+ActionName = Literal["quarantine_shards", "checkpoint_interval"]
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was done for a job beside a restart, or would have been.
+
+    Attributes:
+        key: in the store: one that is decided again after a kill is the same. time: Unix seconds. attempt: in which it happened.
+        applied: False: a dry run, or the budget was used up. text: what was done, why, and its risk. undo: how to undo it.
+    """
+
+    key: str
+    time: float
+    attempt: int
+    what: ActionName
+    applied: bool
+    text: str
+    undo: str = ""
+
+
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
     """A request to end the job."""
 
@@ -98,6 +118,7 @@ class TrainingJobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     submitted: SubmittedJob
     attempts: tuple[Attempt, ...] = ()
+    actions: tuple[Action, ...] = ()
     cancellation: Cancellation | None = None
 
     @property
@@ -108,6 +129,16 @@ class TrainingJobStatus(msgspec.Struct, frozen=True, kw_only=True):
         if last.decision == "restart":
             return "cancelled" if self.cancellation else "restarting"
         return last.decision or ("running" if last.engine_id else "pending")
+
+    @property
+    def needs_review(self) -> bool:
+        """Whether a person should look at data that an action left out."""
+        return any(one.applied and one.what == "quarantine_shards" for one in self.actions)
+
+    @property
+    def actions_left(self) -> int:
+        """How many actions the budget of the job still allows."""
+        return max(self.submitted.job.actions.most_actions - sum(one.applied for one in self.actions), 0)
 
 
 class TrainingJobs:
@@ -178,9 +209,16 @@ class TrainingJobs:
             if (match := _ATTEMPT.fullmatch(path.rsplit("/", 1)[-1]))
         )
         attempts = [self._read(f"{folder}/attempts/{number:03}.json", Attempt) for number in numbers]
-        cancellation = self._read(f"{folder}/cancel.json", Cancellation)
+        actions = [
+            self._read(f"{folder}/actions/{path.rsplit('/', 1)[-1]}", Action)
+            for path in self._store.find(f"training-jobs/{name}/actions")
+            if path.endswith(".json")
+        ]
         return TrainingJobStatus(
-            submitted=submitted, attempts=tuple(one for one in attempts if one is not None), cancellation=cancellation
+            submitted=submitted,
+            attempts=tuple(one for one in attempts if one is not None),
+            actions=tuple(sorted((one for one in actions if one is not None), key=lambda one: one.time)),
+            cancellation=self._read(f"{folder}/cancel.json", Cancellation),
         )
 
     def write_attempt(self, name: str, attempt: Attempt) -> None:
@@ -192,6 +230,9 @@ class TrainingJobs:
 
     def write_attempt_end(self, name: str, number: int, end: AttemptEnd) -> None:
         self._write(name, f"attempts/{number:03}.end.json", end)
+
+    def write_action(self, name: str, action: Action) -> None:
+        self._write(name, f"actions/{action.key}.json", action)
 
     def cancel(self, name: str, cancellation: Cancellation) -> None:
         """Ask for the end of a job; its supervisor sees to it."""

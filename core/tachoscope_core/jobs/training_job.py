@@ -12,6 +12,8 @@ CHECKPOINT, NODES, MASTER = "{checkpoint}", "{nodes}", "{master}"
 EngineName = Literal["local", "slurm"]
 ENGINES: tuple[EngineName, ...] = ("local", "slurm")
 MOST_ATTEMPTS = 1000
+ActionMode = Literal["off", "dry_run", "apply"]
+ACTION_MODES: tuple[ActionMode, ...] = ("off", "dry_run", "apply")
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +28,20 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     hung_seconds: float = 120.0
     delay_seconds: float = 10.0
     most_delay_seconds: float = 600.0
+
+
+class ActionPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What a supervisor may do beside restarts; a dry run only records what it would do.
+
+    Attributes:
+        quarantine_shards: put a data shard that ended an attempt on the job's list.
+        checkpoint_interval: change the interval by which `tachoscope.checkpoint_due` answers.
+        most_actions: of the whole job.
+    """
+
+    quarantine_shards: ActionMode = "off"
+    checkpoint_interval: ActionMode = "off"
+    most_actions: int = 10
 
 
 class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +72,7 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
     purpose: str = ""
     slurm_options: tuple[str, ...] = ()
     restart: RestartPolicy = RestartPolicy()
+    actions: ActionPolicy = ActionPolicy()
 
     @property
     def digest(self) -> str:

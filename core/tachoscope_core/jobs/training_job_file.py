@@ -7,11 +7,14 @@ from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.training_job import (
+    ACTION_MODES,
     CHECKPOINT,
     ENGINES,
     MASTER,
     MOST_ATTEMPTS,
     NODES,
+    ActionMode,
+    ActionPolicy,
     EngineName,
     RestartPolicy,
     TrainingJob,
@@ -22,9 +25,10 @@ from tachoscope_core.redaction import names_secret, redact_arguments, redact_val
 
 _KEYS = (
     *("name", "engine", "command", "resume", "working_directory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node"),
-    *("time_limit", "environment", "secrets", "data", "restart", "slurm"),
+    *("time_limit", "environment", "secrets", "data", "restart", "slurm", "actions"),
 )
 _RESTART_KEYS = ("most_attempts", "hung_after", "delay", "most_delay")
+_ACTION_KEYS = ("quarantine_shards", "checkpoint_interval", "most_actions")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MEMORY = re.compile(r"\d+[KMGT]?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -44,6 +48,7 @@ def read_training_job(path: Path, *, engine: str | None = None) -> TrainingJob:
         raise TachoscopeError(f"{path} has {len(found)} documents", fix="a file specifies one training job")
     section = found[0].section(_KEYS)
     restart = section.get("restart")
+    actions = section.get("actions")
     data = section.get("data")
     data_section = data.section(("snapshot", "purpose")) if data else None
     directory = section.get("working_directory")
@@ -64,6 +69,7 @@ def read_training_job(path: Path, *, engine: str | None = None) -> TrainingJob:
         purpose=_text(data_section, "purpose"),
         slurm_options=_slurm_options(section.get("slurm")),
         restart=_restart(restart.section(_RESTART_KEYS)) if restart else RestartPolicy(),
+        actions=_actions(actions.section(_ACTION_KEYS)) if actions else ActionPolicy(),
     )
     if job.engine == "local":
         _check_local(section)
@@ -207,3 +213,20 @@ def _restart(section: Section) -> RestartPolicy:
         delay_seconds=_duration(section, "delay", default.delay_seconds),
         most_delay_seconds=_duration(section, "most_delay", default.most_delay_seconds),
     )
+
+
+def _actions(section: Section) -> ActionPolicy:
+    return ActionPolicy(
+        quarantine_shards=_mode(section.get("quarantine_shards")),
+        checkpoint_interval=_mode(section.get("checkpoint_interval")),
+        most_actions=_count(section, "most_actions", ActionPolicy().most_actions),
+    )
+
+
+def _mode(value: Value | None) -> ActionMode:
+    word = "off" if value is None else value.word()
+    for mode in ACTION_MODES:
+        if mode == word:
+            return mode
+    assert value is not None  # `off` is one of them
+    raise value.error(f"is {word!r}", f"write one of {', '.join(ACTION_MODES)}")

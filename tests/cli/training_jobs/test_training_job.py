@@ -63,6 +63,7 @@ def test_a_specification_is_read_as_written(tmp_path: Path) -> None:
         ("time_limit: soon", "not a duration"),
         ("slurm: {wrap: rm -rf /}", "is an option that tachoscope sets"),
         ("restart: {most_attempts: 5000}", "write at most 1000"),
+        ("actions: {quarantine_shards: always}", "write one of off, dry_run, apply"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_line(tmp_path: Path, line: str, said: str) -> None:
@@ -119,13 +120,14 @@ def _failure(cause: str = "killed", host: str = "node2", location: str = "", pol
 
 def _judged(*, steps: list[int], state: EngineState = GONE, code: int | None = 1, failure: Failure | None = None, **more: object):  # type: ignore[no-untyped-def]
     suspects = more.pop("suspects", [""] * len(steps))
+    shard = str(more.pop("quarantined", ""))
     before = [
         Attempt(number=place, intended_at=0.0, highest_step=step, failure=_failure(host=suspect))
         for place, (step, suspect) in enumerate(zip(steps[:-1], suspects, strict=False))  # type: ignore[arg-type]
     ]
     this = Attempt(number=len(before), intended_at=0.0)
     end = None if code is None else AttemptEnd(started_at=0.0, ended_at=1.0, exit_code=code, **more)  # type: ignore[arg-type]
-    ended = Ended(end=end, state=state, failure=failure, highest_step=steps[-1])
+    ended = Ended(end=end, state=state, failure=failure, highest_step=steps[-1], quarantined=shard)
     return judge(RestartPolicy(most_attempts=6, delay_seconds=10.0), before, this, ended, cancelled=False)
 
 
@@ -135,6 +137,7 @@ def _judged(*, steps: list[int], state: EngineState = GONE, code: int | None = 1
         (_judged(steps=[10], code=0), "completed"),
         (_judged(steps=[10], failure=_failure()), "restart"),
         (_judged(steps=[10], failure=_failure("exception", location="train.py:3", policy="stop")), "failed"),
+        (_judged(steps=[10, 10, 10], failure=_failure("exception", policy="stop"), quarantined="/data/part-3"), "restart"),
         (_judged(steps=[0, 0, 0]), "failed"),
         (_judged(steps=[10, 10, 10], state=LOST, code=None), "restart"),
         (_judged(steps=[10], refused="none of the 3 checkpoints of job 'x' is sound"), "failed"),

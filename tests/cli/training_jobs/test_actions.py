@@ -1,0 +1,175 @@
+"""What a supervisor does beside restarts: nothing unless configured, within its budget, and each time with a line in the log."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval
+from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_cli.launcher.checkpoint_interval import CheckpointInterval, IntervalSettings
+from tachoscope_cli.training_jobs.bad_shards import BadShard, action_of, bad_shard
+from tachoscope_core.jobs.checkpoint_plan import CheckpointPlan
+from tachoscope_core.jobs.submitted_jobs import Action, SubmittedJob, TrainingJobStatus
+from tachoscope_core.jobs.training_job import ActionPolicy, TrainingJob
+from tachoscope_core.records import records
+from tachoscope_core.report.failures import Failure
+from tachoscope_core.report.report import Source
+
+from .test_supervisor import Jobs
+
+
+class Saves:
+    """Saves of rank 0, ten seconds apart, as the records of an attempt tell them."""
+
+    def __init__(self, plan: str, **settings: float) -> None:
+        self.log: list[Action] = []
+        self._time = 0.0
+        said = IntervalSettings(plan=plan, attempt=0, **{"budget": 10, **settings})  # type: ignore[arg-type]
+        self._interval = CheckpointInterval(said, self.log.append)
+
+    def take(self, blocking: float, count: int = 3) -> None:
+        for _ in range(count):
+            self._time += 10.0
+            saved = records.CheckpointSaved(
+                job="j",
+                rank=0,
+                local_rank=0,
+                attempt=0,
+                host="h",
+                writer="w",
+                seq=0,
+                monotonic_ns=0,
+                time=self._time,
+                step=1,
+                blocking_seconds=blocking,
+            )
+            self._interval.add_record(saved)
+
+
+def test_while_saves_are_slow_the_interval_is_longer_and_the_log_says_the_risk(tmp_path: Path) -> None:
+    saves, plan = Saves(str(tmp_path)), CheckpointPlan(str(tmp_path))
+    saves.take(0.2, 20)
+    assert not saves.log
+
+    saves.take(1.8)
+    slow = plan.factor()
+    saves.take(0.2)
+
+    assert (slow, plan.factor()) == (3.0, 1.0)
+    assert "9.0 times slower" in saves.log[0].text
+    assert "a failure undoes 10 s more" in saves.log[0].text
+    os.unlink(saves.log[0].undo.removeprefix("rm "))
+    assert plan.factor() == 1.0
+
+
+def test_slow_saves_that_cost_nothing_change_nothing(tmp_path: Path) -> None:
+    saves = Saves(str(tmp_path))
+    saves.take(0.001)
+    saves.take(0.02, 10)
+
+    assert not saves.log
+
+
+def test_after_some_failures_the_interval_is_the_best_one(tmp_path: Path) -> None:
+    saves = Saves(str(tmp_path), failures=5, life_seconds=300.0)
+
+    saves.take(5.0)
+
+    assert CheckpointPlan(str(tmp_path)).factor() == pytest.approx(best_interval(SaveCost(5.0), 60.0) / 10.0, abs=0.01)
+
+
+def test_a_dry_run_and_a_used_up_budget_only_say_what_they_would_do(tmp_path: Path) -> None:
+    dry, used = Saves(""), Saves(str(tmp_path), budget=0)
+    for saves in (dry, used):
+        saves.take(0.2)
+        saves.take(1.8, 9)
+
+    assert [(one.applied, one.undo) for one in (*dry.log, *used.log)] == [(False, "")] * 2
+    assert "(dry run)" in dry.log[0].text
+    assert "the budget is used up" in used.log[0].text
+    assert not os.listdir(tmp_path)
+
+
+# Reads five shards; one of them raises, unless it is on the list.
+READER = """
+import pathlib, tachoscope
+for number in range(5):
+    path = str(pathlib.Path(f"part-{number}").resolve())
+    if path not in tachoscope.quarantined():
+        with tachoscope.shard(path):
+            float(pathlib.Path(path).read_text())
+    tachoscope.step()
+"""
+
+
+def test_a_shard_that_ends_an_attempt_is_quarantined_before_the_next(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path)
+    (tmp_path / "train.py").write_text(READER)
+    for number in range(5):
+        (tmp_path / f"part-{number}").write_text("bad" if number == 3 else "1")
+    jobs.write(restart="{delay: 0s, most_attempts: 2}\nactions: {quarantine_shards: apply}")
+
+    jobs.call("submit", "training_job.yaml", "--wait")
+
+    status = jobs.status()
+    assert (status["state"], len(status["attempts"]), status["needs_review"]) == ("completed", 2, True)
+    assert "ValueError" in jobs.call("store", "quarantine", "small").stdout
+    assert jobs.call(*status["actions"][0]["undo"].split()[1:]).returncode == 0
+
+
+SHARD = BadShard("/data/part-3", rank=1, attempt=0, time=9.0, error="ReadError", listed=False)
+
+
+def _decided(shard: BadShard, mode: str = "apply", most: int = 1, before: tuple[Action, ...] = ()) -> Action | None:
+    policy = ActionPolicy(quarantine_shards=mode, most_actions=most)  # type: ignore[arg-type]
+    job = TrainingJob(name="x", engine="local", command=("train",), working_directory="/", actions=policy)
+    status = TrainingJobStatus(submitted=SubmittedJob(job=job, key="k", submitted_at=0.0), actions=before)
+    return action_of(status, 0, shard, 10.0)
+
+
+def test_a_shard_is_listed_only_if_that_is_configured_can_help_and_is_in_the_budget() -> None:
+    done = _decided(SHARD)
+
+    assert done is not None
+    assert (done.applied, done.undo) == (True, "tachoscope store quarantine x --release /data/part-3")
+    assert _decided(SHARD, "off") is None
+    assert _decided(replace(SHARD, listed=True)) is None, "the loader does not skip it"
+    assert _decided(replace(SHARD, listed=True), before=(done,)) == done, "a supervisor was killed between the list and the attempt"
+    for action in (_decided(SHARD, "dry_run"), _decided(SHARD, most=0)):
+        assert action is not None
+        assert (action.applied, action.undo) == (False, "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, True),
+        ({"rank": 0}, False),
+        ({"exception": "torch.OutOfMemoryError"}, False),
+        ({"cause": "killed"}, False),
+        ({"time": 100.0}, False),
+        ({"attempt": 1}, False),
+    ],
+)
+def test_a_shard_is_behind_a_failure_only_of_its_rank_its_error_and_its_time(changes: dict[str, object], found: bool) -> None:
+    said = {"attempt": 0, "time": 9.5, "rank": 1, "cause": "exception", "exception": "tarfile.ReadError"}
+    failure = Failure(**{**said, **changes})  # type: ignore[arg-type]
+    row = records.ShardFailed(
+        job="x",
+        rank=1,
+        local_rank=1,
+        attempt=0,
+        host="h",
+        writer="w",
+        seq=0,
+        time=9.0,
+        monotonic_ns=0,
+        shard="p",
+        error="ReadError",
+    )
+
+    assert (bad_shard(JobRecords("x", Source(path=""), shard_failures=[row]), failure, ()) is not None) is found
