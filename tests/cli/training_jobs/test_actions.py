@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,14 +11,18 @@ import pytest
 
 from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_cli.launcher.checkpoint_interval import VARIABLE as INTERVAL_VARIABLE
 from tachoscope_cli.launcher.checkpoint_interval import CheckpointInterval, IntervalSettings
 from tachoscope_cli.training_jobs.bad_shards import BadShard, action_of, bad_shard
+from tachoscope_cli.training_jobs.checkpoint_plan import plan
+from tachoscope_core.jobs.checkpoint_plan import VARIABLE as PLAN_VARIABLE
 from tachoscope_core.jobs.checkpoint_plan import CheckpointPlan
 from tachoscope_core.jobs.submitted_jobs import Action, SubmittedJob, TrainingJobStatus
 from tachoscope_core.jobs.training_job import ActionPolicy, TrainingJob
 from tachoscope_core.records import records
 from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.report import Source
+from tachoscope_core.storage.store import Store
 
 from .test_supervisor import Jobs
 
@@ -173,3 +178,35 @@ def test_a_shard_is_behind_a_failure_only_of_its_rank_its_error_and_its_time(cha
     )
 
     assert (bad_shard(JobRecords("x", Source(path=""), shard_failures=[row]), failure, ()) is not None) is found
+
+
+def _status(directory: Path, mode: str) -> TrainingJobStatus:
+    policy = ActionPolicy(checkpoint_interval=mode)  # type: ignore[arg-type]
+    job = TrainingJob(name="x", engine="local", command=("train",), working_directory=str(directory), actions=policy)
+    return TrainingJobStatus(submitted=SubmittedJob(job=job, key="k", submitted_at=0.0))
+
+
+def test_an_attempt_has_a_plan_while_it_runs_and_a_signal_of_slurm_is_its_notice(tmp_path: Path) -> None:
+    work, store = tmp_path / "work", Store(str(tmp_path / "store"))
+    work.mkdir()
+    with plan(_status(work, "apply"), 0, store) as variables:
+        (left,) = work.iterdir()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert CheckpointPlan(variables[PLAN_VARIABLE]).end_announced()
+    assert not list(work.iterdir())
+
+    left.mkdir()  # of an attempt that was killed
+    with plan(_status(work, "apply"), 1, store):
+        assert [path.name for path in work.iterdir()] == [left.name.removesuffix("0") + "1"]
+
+
+def test_without_the_action_an_attempt_has_no_plan_and_its_ranks_none_in_a_dry_run(tmp_path: Path) -> None:
+    for mode, names in (("off", []), ("dry_run", [INTERVAL_VARIABLE])):
+        with plan(_status(tmp_path, mode), 0, Store(str(tmp_path / "store"))) as variables:
+            assert list(variables) == names
+            assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_does_not_keep_an_attempt_from_running(tmp_path: Path) -> None:
+    with plan(_status(tmp_path / "nowhere", "apply"), 0, Store(str(tmp_path / "store"))) as variables:
+        assert not variables
