@@ -21,10 +21,14 @@ from benchmarks.preflight import hosts
 from benchmarks.preflight.faults import KINDS, Planted, plan
 from benchmarks.preflight.hosts import Shape
 
+from tachoscope_preflight.repeat import QUICK, Effort
+
 NEEDS = ("network_cards", "cpu_quota", "disk_throttle")
 SIZE = 4
 FLEET_RUNS = 6
 """Healthy runs before the first one that counts: three of each of the two sets of hosts."""
+SIZE_ALONE, EFFORT_ALONE = 3, Effort(0.01, 3)
+"""Of a run without a fleet: hosts, and the effort of each host's own tests, whose rates are compared with nothing."""
 
 
 def main() -> None:
@@ -33,7 +37,7 @@ def main() -> None:
     parser.add_argument("--healthy", type=int, default=50, help="runs of four hosts each")
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no run after that")
     parser.add_argument("--output", type=Path, default=Path("build/preflight.jsonl"))
-    parser.add_argument("--kind", choices=sorted(KINDS), help="one run with this fault, without a fleet")
+    parser.add_argument("--kind", choices=sorted(KINDS), help="one short run with this fault, of three hosts, without a fleet")
     parser.add_argument("--fleet", type=Path, help="a store of earlier healthy runs; default: makes one first")
     parser.add_argument("--skip", type=int, default=0, help="with --fleet: begin with a later run of the plan")
     parser.add_argument("--keep", type=Path, help="copy the store of healthy runs there at the end")
@@ -56,7 +60,7 @@ def main() -> None:
             if time.monotonic() > stop:
                 break
             fleet = planted is None and number < FLEET_RUNS and not given.fleet
-            rows.append(row(number, planted, place, fleet=fleet))
+            rows.append(row(number, planted, place, fleet=fleet, alone=bool(given.kind)))
             output.write(json.dumps(rows[-1]) + "\n")
             output.flush()
         if given.keep:
@@ -77,17 +81,18 @@ def order(faults: int, healthy: int) -> list[Planted | None]:
     return found
 
 
-def row(number: int, planted: Planted | None, place: Path, *, fleet: bool) -> dict[str, Any]:
-    """Run once, and return what came of it beside what was planted."""
-    names = [f"host{index + SIZE * (number // 2 % 2 if planted is None else 0)}" for index in range(SIZE)]
+def row(number: int, planted: Planted | None, place: Path, *, fleet: bool, alone: bool) -> dict[str, Any]:
+    """Run once, and return what came of it beside what was planted. `alone`: there is no fleet to compare each host with."""
+    size = SIZE_ALONE if alone else SIZE
+    names = [f"host{index + size * (number // 2 % 2 if planted is None else 0)}" for index in range(size)]
     store = place / "store"
     if planted is not None:
         store = place / "copy"
         shutil.rmtree(store, ignore_errors=True)
         if (place / "store").exists():
             shutil.copytree(place / "store", store)
-    shapes = planted.shapes(SIZE, place) if planted is not None else [Shape() for _ in names]
-    done = hosts.preflight(names, shapes, store, place)
+    shapes = planted.shapes(size, place) if planted is not None else [Shape() for _ in names]
+    done = hosts.preflight(names, shapes, store, place, effort=EFFORT_ALONE if alone else QUICK)
     named, links = done.named
     truth = planted.truth(names) if planted is not None else (set[str](), set[frozenset[str]]())
     found = (done.report or {}).get("hosts", [])

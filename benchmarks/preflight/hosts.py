@@ -20,6 +20,9 @@ from typing import Any
 
 from benchmarks.lab import cgroups, network, processes
 
+from tachoscope_preflight import node
+from tachoscope_preflight.repeat import QUICK, Effort
+
 PERIOD_MICROSECONDS = 50_000  # the kernel takes no quota below 1 ms
 CORE_SHARE, CPU_SHARES = 0.2, 4096
 DISK_BYTES_PER_SECOND = 40_000_000
@@ -72,7 +75,8 @@ def _become(name: str, shape: Shape, namespace: int, hosts: str, storage: str) -
         act()
 
 
-def _run(name: str, shape: Shape, namespace: int, words: Sequence[str], place: Path) -> None:
+def _run(name: str, shape: Shape, namespace: int, words: Sequence[str], place: Path, effort: Effort) -> None:
+    node.QUICK = effort
     for descriptor, ending in ((1, "json"), (2, "err")):
         os.dup2(os.open(place / f"{name}.{ending}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
     storage = str(place / "disk")
@@ -108,9 +112,15 @@ def folder() -> Iterator[Path]:
 
 
 def preflight(
-    names: Sequence[str], shapes: Sequence[Shape], store: Path, place: Path, *, patience_seconds: float = 240.0
+    names: Sequence[str],
+    shapes: Sequence[Shape],
+    store: Path,
+    place: Path,
+    *,
+    effort: Effort = QUICK,
+    patience_seconds: float = 240.0,
 ) -> Outcome:
-    """Run `tachoscope preflight --hosts` on these hosts at once; return how it ended."""
+    """Run `tachoscope preflight --hosts` on these hosts at once; return how it ended. `effort`: of the tests of each host alone."""
     words = ["preflight", "--quick", "--force", "--format", "json", "--interface", "eth0", "--wait", "30", "--store", str(store)]
     words += ["--hosts", ",".join(names), *(word for least in LEAST for word in ("--least", least))]
     began = time.monotonic()
@@ -122,7 +132,7 @@ def preflight(
             _on_bridge(namespaces[-1], shapes)
             for name, shape, namespace in zip(names, shapes, namespaces, strict=False):
                 if not shape.absent:
-                    running[name] = processes.fork(_run, name, shape, namespace, words, place)
+                    running[name] = processes.fork(_run, name, shape, namespace, words, place, effort)
             for process in running.values():
                 process.join(max(patience_seconds - (time.monotonic() - began), 0.1))
             codes = {name: process.exitcode for name, process in running.items()}
