@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from forked import Forked
 from tachoscope_core.storage import spool
 
 if TYPE_CHECKING:  # benchmarks use this module, too
@@ -69,9 +70,13 @@ STARTED: list[AgentProcess] = []
 
 
 class AgentProcess:
-    """`tachoscope agent` as its own process, with spool, store and state in a folder."""
+    """`tachoscope agent` as its own process, with spool, store and state in a folder.
 
-    def __init__(self, folder: Path, environ: dict[str, str] | None = None, **config: Any) -> None:
+    Args:
+        forked: from a process that has imported what it needs, for tests that are about neither its start nor its memory.
+    """
+
+    def __init__(self, folder: Path, environ: dict[str, str] | None = None, *, forked: bool = False, **config: Any) -> None:
         places = {name: str(folder / name) for name in ("spool", "store", "state")}
         defaults: dict[str, Any] = {"node": "node-1", "port": 0, "tick_seconds": 0.1, "flush": {"seconds": 0.3}}
         self.config = folder / "agent.yaml"
@@ -80,7 +85,8 @@ class AgentProcess:
         self.log = folder / "agent.log"
         self._environ = os.environ | (environ or {})
         self.write_config()
-        self.process: subprocess.Popen[bytes] | None = None
+        self._forked = forked
+        self.process: subprocess.Popen[bytes] | Forked | None = None
         STARTED.append(self)
 
     def write_config(self, **changes: Any) -> None:
@@ -89,8 +95,13 @@ class AgentProcess:
 
     def start(self, *, wait: bool = True) -> None:
         with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "tachoscope_cli.main", "agent", "--config", str(self.config)]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environ)
+            words = ["agent", "--config", str(self.config)]
+            command = [sys.executable, "-m", "tachoscope_cli.main", *words]
+            self.process = (
+                Forked(words, self._environ, stderr=log.fileno())
+                if self._forked
+                else subprocess.Popen(command, stdout=log, stderr=log, env=self._environ)
+            )
         if wait:
             wait_for(self._lives)
 
@@ -128,9 +139,9 @@ class AgentProcess:
 
 
 @contextlib.contextmanager
-def agent_process(folder: Path, **settings: Any) -> Iterator[AgentProcess]:
+def agent_process(folder: Path, *, forked: bool = True, **settings: Any) -> Iterator[AgentProcess]:
     """Run an agent for the length of the block."""
-    agent = AgentProcess(folder, **settings)
+    agent = AgentProcess(folder, forked=forked, **settings)
     agent.start()
     try:
         yield agent

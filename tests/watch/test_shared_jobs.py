@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from processes import free_port, s3_environment, s3_server, wait_for
 from tachoscope_core.storage.compacted import compacted_sets
 from tachoscope_core.storage.store import Store
-from test_watch import get, watching
+from test_watch import Watching, get, watching
 from watched_jobs import PlantedJob, well
 
 LEASE_SECONDS = {"directory": 5.0, "s3": 20.0}
@@ -69,7 +68,7 @@ class Watches:
         self.store, self.folder = store, folder
         self.lease_seconds, self.every_seconds = LEASE_SECONDS[kind], EVERY_SECONDS[kind]
         self.compact_seconds = COMPACT_SECONDS[kind]
-        self.running: dict[str, subprocess.Popen[str]] = {}
+        self.running: dict[str, Watching] = {}
         self.ended = contextlib.ExitStack()
         self.logs: list[str] = []
 
@@ -87,7 +86,6 @@ class Watches:
         """Have a watch end; keep its log."""
         process = self.running.pop(url)
         process.send_signal(number)
-        assert process.stderr is not None
         self.logs.append(process.stderr.read())
 
     def exported(self, stopped: str = "") -> Counter[str]:

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from forked import IMPORTED_BY_WATCHES, Forked
 from helpers import BIN, command, environment
 from processes import wait_for
 from tachoscope_core.report.report import parse
@@ -201,13 +202,22 @@ def test_the_openapi_document_describes_what_is_served(tmp_path: Path) -> None:
     assert set(Profile.__struct_fields__) == set(schemas["Profile"]["properties"])
 
 
+class Watching(Forked):
+    """A watch, with what it writes to stderr."""
+
+    def __init__(self, words: list[str], around: dict[str, str]) -> None:
+        read, written = os.pipe()
+        super().__init__(words, around, stderr=written, imported=IMPORTED_BY_WATCHES)
+        os.close(written)
+        self.stderr = os.fdopen(read, encoding="utf-8")
+
+
 @contextmanager
-def watching(folder: Path, *options: str, hang_seconds: str = "30") -> Iterator[tuple[subprocess.Popen[str], str]]:
+def watching(folder: Path, *options: str, hang_seconds: str = "30") -> Iterator[tuple[Watching, str]]:
     """Run a real watch of a store; yield its process and the address of its pages."""
     around = environment(folder.parent, TACHOSCOPE_HANG_SECONDS=hang_seconds)
-    words = [str(BIN / "tachoscope"), "watch", "--store", str(folder), "--port", "0", "--every", "1", "--workers", "1", *options]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=around)
-    assert process.stderr is not None
+    words = ["watch", "--store", str(folder), "--port", "0", "--every", "1", "--workers", "1", *options]
+    process = Watching(words, around)
     try:
         for line in process.stderr:
             if "serving " in line:
@@ -289,7 +299,6 @@ def test_a_watch_compacts_the_store_and_one_job_that_cannot_be_does_not_keep_oth
     broken.write_bytes(b"no list")
 
     with watching(tmp_path / "store", "--compact-every", "1") as (process, _):
-        assert process.stderr is not None
         assert "job broken" in next(line for line in process.stderr if "not compacted: " in line)
         assert "compacted 4 segments of 1 job" in next(line for line in process.stderr if "segments" in line)
         process.terminate()
