@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ import typer.core
 from tachoscope_cli.common.former_options import current_words
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, named_store, needs_analysis, print_notice, store_url
 from tachoscope_cli.demo.faults import FAULTS
-from tachoscope_cli.later import MARKUP, Commands
+from tachoscope_cli.later import Commands, Group
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 
@@ -30,7 +30,7 @@ _UsageError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name_
 COMMANDS = Commands()
 
 
-class _Group(typer.core.TyperGroup):
+class _Group(Group):
     """The commands; an interrupt is told as errors are, while typer would only give its exit code."""
 
     def __init__(self, **settings: Any) -> None:
@@ -41,13 +41,9 @@ class _Group(typer.core.TyperGroup):
         """Return their names; typer's own goes through the commands themselves."""
         return list(self.commands)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, whose list needs the commands' titles only."""
-        self.commands = COMMANDS.titles()
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self.commands = COMMANDS
+    def titles(self, ctx: Any) -> Iterator[tuple[str, str, str]]:  # noqa: ARG002
+        """Yield what the list shows of each; the one above goes through the commands themselves."""
+        return COMMANDS.titles()
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         return super().resolve_command(ctx, args if ctx.resilient_parsing else current_words(args))
@@ -64,7 +60,7 @@ app = typer.Typer(
     cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=MARKUP,
+    rich_markup_mode=None,
     help="Where does the accelerator time go, is that within our objectives, and what do we do about it?",
     epilog="First minute: `tachoscope demo`. Exit codes, and output for programs: docs/reference/programs.md",
 )
@@ -91,7 +87,7 @@ def _options(
         typer.echo(f"tachoscope {tachoscope.__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:  # --verbose alone
-        typer.echo(context.get_help(), nl=False)
+        typer.echo(context.get_help())
         raise typer.Exit(ExitCode.NOT_DONE)
 
 
@@ -288,6 +284,7 @@ def profile(
 COMMANDS.add(
     "preflight",
     "tachoscope_cli.commands.preflight:preflight",
+    "Test this node, or several together, before a job: is it as fast as the others?",
     rich_help_panel=RECORD,
     epilog="Examples: `tachoscope preflight --storage /scratch`, `tachoscope preflight --least matmul_flops_per_second=6e14`, "
     "`srun --ntasks-per-node 1 tachoscope preflight --interface ib0`",
@@ -295,6 +292,7 @@ COMMANDS.add(
 COMMANDS.add(
     "analyze",
     "tachoscope_cli.commands.analyze:analyze",
+    "Show where the time of a job went, what the bottleneck is, and what to do about it.",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope analyze`, `tachoscope analyze --job resnet --format html --output report.html`, "
     "`tachoscope analyze /dev/shm/tachoscope`, `tachoscope analyze report.json`, "
@@ -303,6 +301,7 @@ COMMANDS.add(
 COMMANDS.add(
     "goodput",
     "tachoscope_cli.commands.goodput:goodput",
+    "Show where the allocated time of a job went over its whole life: failures, recoveries, checkpoints, hangs, lost work.",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope goodput resnet`, `tachoscope goodput resnet --scheduler slurm:4711 --prices prices.yaml`, "
     "`tachoscope goodput resnet --format html --output life.html`",
@@ -317,6 +316,7 @@ COMMANDS.add(
 COMMANDS.add(
     "trace",
     "tachoscope_cli.commands.trace:trace",
+    "Show where the time of profiler traces went, of one rank or of all, and what to do about it.",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope trace trace.json.gz`, `tachoscope trace traces/ --tables tables/`, "
     "`tachoscope trace new.json.gz --baseline old.json.gz`, `tachoscope trace trace.json.gz --perfetto out.json.gz`",
@@ -324,6 +324,7 @@ COMMANDS.add(
 COMMANDS.add(
     "serving",
     "tachoscope_cli.commands.serving:serving",
+    "Show where the requests of an inference server wait, and what to do about it.",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope serving http://127.0.0.1:8000/metrics --for 60s --save chat.serving.gz`, "
     "`tachoscope serving chat.serving.gz`, `tachoscope serving 'job=\"vllm\"' --prometheus http://127.0.0.1:9090`",
@@ -331,12 +332,14 @@ COMMANDS.add(
 COMMANDS.add(
     "hang",
     "tachoscope_cli.commands.hang:hang",
+    "Show why a job hangs: where its processes stand, and which rank the others wait for.",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope hang /tmp/nccl_trace/`, `tachoscope hang dumps/ --format json`",
 )
 COMMANDS.add(
     "compare",
     "tachoscope_cli.commands.compare:compare",
+    "Show what became slower from one run to another, by state, and whether the whole step became slower.",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope compare new old`, `tachoscope compare new.json last-week.json --fail-on regression`, "
     "`tachoscope compare new.json.gz old.json.gz`",
@@ -344,6 +347,7 @@ COMMANDS.add(
 COMMANDS.add(
     "explore",
     "tachoscope_cli.commands.explore:explore",
+    "Serve the explorer: jobs and their bottlenecks, profiler traces down to the kernel, comparisons, objectives.",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope explore`, "
     "`tachoscope explore --store s3://bucket/tachoscope --prometheus http://127.0.0.1:9090`, `tachoscope explore traces/`, "
@@ -352,6 +356,7 @@ COMMANDS.add(
 COMMANDS.add(
     "capacity",
     "tachoscope_cli.commands.capacity:capacity",
+    "Show at which request rate a server no longer meets its objectives, and what would change that.",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope capacity chat.serving.gz`, `tachoscope capacity chat.serving.gz --objective ttft_p95=0.5 "
     "--objective itl_p95=0.05 --forecast-rate 200`, `tachoscope capacity chat.serving.gz --format html --output capacity.html`",
@@ -359,6 +364,7 @@ COMMANDS.add(
 COMMANDS.add(
     "watch",
     "tachoscope_cli.commands.watch:watch",
+    "Watch all live jobs: a report of each every minute, metrics for alerts, and the whole job over all its nodes.",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope watch`, `tachoscope watch --store s3://bucket/tachoscope --host 0.0.0.0 --web-config web.yaml`, "
     "`tachoscope watch --once`",
@@ -369,6 +375,7 @@ _TRAINING_JOBS = "tachoscope_cli.commands.training_jobs"
 COMMANDS.add(
     "submit",
     f"{_TRAINING_JOBS}:submit",
+    "Submit a training job. It continues from its newest valid checkpoint until it is done, or fails twice at the same.",
     rich_help_panel=JOBS,
     epilog="Examples: `tachoscope submit training_job.yaml`, "
     "`tachoscope submit training_job.yaml --engine slurm --key nightly-42`, `tachoscope submit training_job.yaml --dry-run`",
@@ -376,11 +383,24 @@ COMMANDS.add(
 COMMANDS.add(
     "status",
     f"{_TRAINING_JOBS}:status",
+    "Show training jobs that were submitted: their states, and each attempt with what followed from its end.",
     rich_help_panel=JOBS,
     epilog="Examples: `tachoscope status`, `tachoscope status llama-7b`, `tachoscope status llama-7b --format json`",
 )
-COMMANDS.add("cancel", f"{_TRAINING_JOBS}:cancel", rich_help_panel=JOBS, epilog="Example: `tachoscope cancel llama-7b`")
-COMMANDS.add("supervise", f"{_TRAINING_JOBS}:supervise", rich_help_panel=JOBS, epilog="Example: `tachoscope supervise llama-7b`")
+COMMANDS.add(
+    "cancel",
+    f"{_TRAINING_JOBS}:cancel",
+    "Cancel a training job: its attempt is ended, and none follows.",
+    rich_help_panel=JOBS,
+    epilog="Example: `tachoscope cancel llama-7b`",
+)
+COMMANDS.add(
+    "supervise",
+    f"{_TRAINING_JOBS}:supervise",
+    "Supervise a training job that was submitted, until it ends: where its supervisor ended, with its machine or by a kill.",
+    rich_help_panel=JOBS,
+    epilog="Example: `tachoscope supervise llama-7b`",
+)
 
 
 @COMMANDS.command(
@@ -417,20 +437,34 @@ def verify(
 COMMANDS.add(
     "runbook",
     "tachoscope_cli.commands.runbook:runbook",
+    "Print the runbook of an alert, with its labels filled in, or of a class of bottleneck.",
     rich_help_panel=OBJECTIVES,
     epilog="Examples: `tachoscope runbook TrainingNoProgress training_job=resnet`, `tachoscope runbook input_workers`",
 )
 COMMANDS.add(
     "drill",
     "tachoscope_cli.commands.drill:drill",
+    "Cause a real fault and check that the alert reaches its receiver, in time and with a runbook.",
     rich_help_panel=OBJECTIVES,
     epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill hang --walk`, "
     "`tachoscope drill agent_down --format json`",
 )
-COMMANDS.add("job", "tachoscope_cli.commands.job:job_app", rich_help_panel=LOOK)
-COMMANDS.add("store", "tachoscope_cli.commands.store:store_app", rich_help_panel=KEEP)
-COMMANDS.add("slo", "tachoscope_cli.commands.slo:slo_app", rich_help_panel=OBJECTIVES)
-COMMANDS.add("dashboards", "tachoscope_cli.commands.dashboards:dashboards_app", rich_help_panel=OBJECTIVES)
+COMMANDS.add("job", "tachoscope_cli.commands.job:job_app", "Processes of a job on this machine.", rich_help_panel=LOOK)
+COMMANDS.add(
+    "store", "tachoscope_cli.commands.store:store_app", "List and maintain the store of job records.", rich_help_panel=KEEP
+)
+COMMANDS.add(
+    "slo",
+    "tachoscope_cli.commands.slo:slo_app",
+    "Objectives and their alerts: check them, build their rules, report their budgets.",
+    rich_help_panel=OBJECTIVES,
+)
+COMMANDS.add(
+    "dashboards",
+    "tachoscope_cli.commands.dashboards:dashboards_app",
+    "Grafana boards: build them, check them, push them to a Grafana.",
+    rich_help_panel=OBJECTIVES,
+)
 
 
 def _own_name() -> str:
@@ -450,7 +484,9 @@ def call(words: Sequence[str], application: typer.Typer = app, name: str = "tach
     try:
         code = application(args=list(words), prog_name=name, standalone_mode=False)
     except _UsageError as error:
-        if error.format_message():  # empty: no command was named, and the help is printed
+        if type(error).__name__ == "NoArgsIsHelpError":  # in a module that moves from version to version
+            typer.echo(error.format_message())
+        else:
             error.show()
         return int(error.exit_code)
     return code if isinstance(code, int) else 0

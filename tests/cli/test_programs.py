@@ -19,6 +19,7 @@ import typer.main
 from board_making import made, panel
 from helpers import REPOSITORY, command
 from making import job
+from tachoscope_cli import app as app_module
 from tachoscope_cli.app import app
 from tachoscope_cli.common.answers import ANSWERS
 from tachoscope_cli.drill import run as drill_run
@@ -81,8 +82,8 @@ def test_without_a_command_the_help_is_printed_and_the_code_says_that_nothing_wa
     for words in ([], ["--verbose"], ["store"]):
         done = command(*words)
         assert (done.returncode, done.stderr) == (ExitCode.NOT_DONE, "")
-        assert " Usage: tachoscope" in done.stdout
-    assert all(f" {panel} " in command("--help").stdout for panel in ("Begin here", "Record a job, and a node"))
+        assert "Usage: tachoscope" in done.stdout
+    assert all(f"\n{panel}:\n" in command("--help").stdout for panel in ("Begin here", "Record a job, and a node"))
 
 
 def test_a_traceback_changes_no_exit_code_and_a_defect_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +94,13 @@ def test_a_traceback_changes_no_exit_code_and_a_defect_has_its_own(monkeypatch: 
 
     assert done.returncode == ExitCode.DEFECT
     assert "KeyError: 'planted'" in done.stderr
+
+
+def test_the_list_of_commands_says_of_each_what_its_own_help_begins_with() -> None:
+    titles = {name: title for name, _, title in app_module.COMMANDS.titles()}
+
+    helps = {name: " ".join(one.help.partition("\n\n")[0].split()) for name, one in app_module.COMMANDS.items()}
+    assert titles == helps
 
 
 def test_each_help_has_an_example_of_its_own_command() -> None:

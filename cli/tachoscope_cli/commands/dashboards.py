@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tachoscope_dashboards.lint.board_json import Dashboard
     from tachoscope_dashboards.lint.lint import Problem
 
-dashboards_app = typer.Typer(no_args_is_help=True, help="Grafana boards: build them, check them, push them to a Grafana.")
+dashboards_app = typer.Typer(no_args_is_help=True)
 MOMENTS = "2026-03-01T14:30 in this machine's time zone, 2026-03-01T14:30Z, or Unix seconds"
 SlosOption = Annotated[
     list[Path] | None,

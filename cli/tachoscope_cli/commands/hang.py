@@ -12,7 +12,6 @@ from tachoscope_cli.common.options import TEXT_OF_THREE, FormatOption, StoreOpti
 from tachoscope_cli.common.verdict import FailOnOption, OutputOption
 from tachoscope_cli.inputs.places import Kind, kind_of, must_be_there
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.records.records import is_job_name
 
 
 def hang(
@@ -35,6 +34,8 @@ def hang(
     a collective, or joined another one. Nothing in them is executed.
     """
     verdict.prepare_process()
+    from tachoscope_core.records.records import is_job_name
+
     if len(paths) == 1 and is_job_name(paths[0]) and not os.path.lexists(paths[0]):
         from tachoscope_cli.inputs.hang_evidence import hang_of_job
 

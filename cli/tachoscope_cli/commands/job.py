@@ -17,7 +17,7 @@ from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.redaction import redact
 from tachoscope_show.text.safe_text import safe
 
-job_app = typer.Typer(no_args_is_help=True, help="Processes of a job on this machine.")
+job_app = typer.Typer(no_args_is_help=True)
 
 
 class TrainingProcess(msgspec.Struct, frozen=True, kw_only=True):

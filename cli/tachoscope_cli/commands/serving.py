@@ -107,9 +107,9 @@ def _of_records(looking: ServingOptions, job: str | None, store: str | None) -> 
 
 
 def _of_recording(path: str, looking: ServingOptions) -> Report:
-    from tachoscope_cli.inputs import live_server, records
+    from tachoscope_cli.inputs import live_server, paths
 
-    recording = records.recording([path])
+    recording = paths.recording([path])
     if recording is None:
         raise TachoscopeError(f"{path} is not a recording of an inference server", fix=f"tachoscope analyze {path}")
     if looking.for_ or looking.every or looking.save is not None:

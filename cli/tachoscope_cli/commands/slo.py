@@ -49,9 +49,7 @@ if TYPE_CHECKING:
     from tachoscope_alerts.spec.policy import Policy
     from tachoscope_alerts.spec.slo import Slo
 
-slo_app = typer.Typer(
-    no_args_is_help=True, help="Objectives and their alerts: check them, build their rules, report their budgets."
-)
+slo_app = typer.Typer(no_args_is_help=True)
 
 slo_app.command("backtest", epilog=slo_backtest.EPILOG)(slo_backtest.slo_backtest)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tachoscope_analyzers.records import load
     from tachoscope_core.storage.store import Store
 
-store_app = typer.Typer(no_args_is_help=True, help="List and maintain the store of job records.")
+store_app = typer.Typer(no_args_is_help=True)
 
 store_app.command("compact", epilog=COMPACT_EXAMPLES)(compact)
 store_app.command("prune", epilog=PRUNE_EXAMPLES)(prune)

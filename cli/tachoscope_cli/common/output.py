@@ -5,43 +5,39 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
-from rich.segment import Segment
 
 from tachoscope_cli.common.options import print_notice
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_show.text.safe_text import safe
 from tachoscope_show.text.units import counted
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
+
     from tachoscope_core.report.report import Report
 
 _FILE_WIDTH = 110
 
 
-class SafeConsole(Console):
-    """Draws as rich does; only what rich itself says steers the terminal."""
-
-    def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(safe(segment.text), segment.style)
-
-
 def console() -> Console:
     """Return a console for results; in a pipe lines are as long as they need to be, and what looks like markup is none."""
-    return SafeConsole(width=None if sys.stdout.isatty() else _FILE_WIDTH, highlight=False, markup=False)
+    from tachoscope_cli.common.safe_console import SafeConsole
+
+    return SafeConsole(width=None if sys.stdout.isatty() else _FILE_WIDTH)
 
 
 def progress(*columns: ProgressColumn, on: Console | None = None) -> Progress:
     """Return a progress display of description, bar and further columns; it draws on terminals only. Default: on stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
     out = on or Console(stderr=True)
     shown = (TextColumn("{task.description}"), BarColumn(), *columns)
     return Progress(*shown, console=out, transient=True, disable=not out.is_terminal)
@@ -150,8 +146,9 @@ def _text(report: Report, format_: str, then: Sequence[str]) -> str:
 
 def _plain(report: Report, then: Sequence[str]) -> str:
     """Return the report as lines without trailing padding."""
+    from tachoscope_cli.common.safe_console import SafeConsole
     from tachoscope_show.report import text as render_text
 
     text = io.StringIO()
-    render_text.render(report, SafeConsole(file=text, width=_FILE_WIDTH, highlight=False, markup=False), then=then)
+    render_text.render(report, SafeConsole(file=text, width=_FILE_WIDTH), then=then)
     return re.sub(r" +$", "", text.getvalue(), flags=re.MULTILINE)

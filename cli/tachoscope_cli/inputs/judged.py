@@ -9,7 +9,7 @@ from tachoscope_analyzers.flight_recorder.report import report as of_dumps
 from tachoscope_analyzers.hang_evidence.report import with_evidence
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import serving_job
-from tachoscope_cli.inputs import records
+from tachoscope_cli.inputs import paths, records
 from tachoscope_cli.inputs.job_life import other_attempts
 from tachoscope_cli.inputs.places import Kind, kind_of
 from tachoscope_cli.inputs.serving_options import ServingOptions
@@ -39,7 +39,7 @@ def report_on(
         return saved, []
     if kind is Kind.DUMPS:
         return hang_report(places, job), []
-    if kind is Kind.RECORDING and (recording := records.recording(places)) is not None:
+    if kind is Kind.RECORDING and (recording := paths.recording(places)) is not None:
         from tachoscope_cli.inputs.live_server import analyze_recording
 
         return analyze_recording(recording, job or "", ""), []
@@ -61,6 +61,6 @@ def hang_report(places: list[str], job: str | None) -> Report:
     Raises:
         TachoscopeError: no dump is sound, or some places hold something else.
     """
-    dumps = records.flight_recorder_dumps(places)
+    dumps = paths.flight_recorder_dumps(places)
     sound, damaged = read_sound(dumps)
     return of_dumps(sound, dumps, job or records.name_of(places), damaged)

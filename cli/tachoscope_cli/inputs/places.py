@@ -26,7 +26,7 @@ def places_of(paths: Sequence[str] | None, store: str | None) -> list[str]:
     Raises:
         TachoscopeError: both are named, or nothing is there.
     """
-    from tachoscope_cli.inputs.records import is_store
+    from tachoscope_cli.inputs.paths import is_store
 
     if store and paths:
         raise TachoscopeError("give either PATH or --store, not both")
@@ -58,13 +58,13 @@ def kind_of(places: list[str]) -> Kind:
     Raises:
         TachoscopeError: they hold several kinds of things.
     """
-    from tachoscope_cli.inputs import records
+    from tachoscope_cli.inputs import paths
     from tachoscope_cli.inputs.traces import are_traces
 
-    if records.recording(places):
+    if paths.recording(places):
         return Kind.RECORDING
-    if records.flight_recorder_dumps(places):
+    if paths.flight_recorder_dumps(places):
         return Kind.DUMPS
     if are_traces(places):
         return Kind.TRACES
-    return Kind.REPORT if records.is_saved_report(places) else Kind.RECORDS
+    return Kind.REPORT if paths.is_saved_report(places) else Kind.RECORDS

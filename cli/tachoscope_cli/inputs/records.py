@@ -1,9 +1,8 @@
-"""What a path on the command line means: a store, a job in it, a spool, a saved report, a recording. Traces: `inputs.traces`."""
+"""The records that paths on the command line name: of a store, a job in it, a spool."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -11,27 +10,17 @@ from typing import TypeVar
 from tachoscope_analyzers.records import life_records, load
 from tachoscope_analyzers.records.judged_part import read_part
 from tachoscope_analyzers.records.window import within
+from tachoscope_cli.inputs.paths import is_job_folder, is_saved_report, is_store, job_folder
 from tachoscope_cli.inputs.time_window import TimeWindow
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_core.report.report import load as load_report
-from tachoscope_core.servers import recording as serving_recording
 from tachoscope_core.storage import spool
 from tachoscope_core.storage.compacted import all_segments, compacted_sets
 from tachoscope_core.storage.store import Store
 
 _NEWEST = 3
 _Result = TypeVar("_Result")
-
-
-def is_job_folder(path: str) -> bool:
-    """Return whether a path is a job's folder in a store."""
-    return "://" not in path and _job_folder(path) is not None
-
-
-def is_store(path: str) -> bool:
-    """Return whether a path is the root of a store."""
-    return "://" in path or os.path.isdir(f"{path}/jobs")
 
 
 def newest_job(store: Store) -> str:
@@ -49,40 +38,6 @@ def newest_job(store: Store) -> str:
 def saved_report(paths: list[str]) -> Report | None:
     """Return the saved report that the only path names; None: it names something else."""
     return load_report(Path(paths[0])) if is_saved_report(paths) else None
-
-
-def is_saved_report(paths: list[str]) -> bool:
-    """Return whether there is one path, and it has the name of a saved report."""
-    return len(paths) == 1 and paths[0].endswith(".json") and os.path.isfile(paths[0])
-
-
-def recording(paths: list[str]) -> Path | None:
-    """Return the path, if the one path is a recording of a server's metrics.
-
-    Raises:
-        TachoscopeError: one is, of several.
-    """
-    found = [Path(path) for path in paths if os.path.isfile(path) and serving_recording.is_recording(Path(path))]
-    if found and len(paths) > 1:
-        raise TachoscopeError(f"{found[0]} is a recording of a server, and cannot be judged together with other paths")
-    return found[0] if found else None
-
-
-def flight_recorder_dumps(paths: list[str]) -> list[Path]:
-    """Return the dumps of a flight recorder that the paths name or hold; none where they are something else.
-
-    Raises:
-        TachoscopeError: some are, and others are not.
-    """
-    from tachoscope_analyzers.flight_recorder.read import dumps_in
-
-    by_place = {path: [] if is_store(path) or is_job_folder(path) else dumps_in([path]) for path in paths}
-    others = [path for path, dumps in by_place.items() if not dumps]
-    if others and len(others) < len(by_place):
-        raise TachoscopeError(
-            f"flight recorder dumps cannot be combined with other input, and {others[0]} contains none", fix="leave it out"
-        )
-    return [dump for dumps in by_place.values() for dump in dumps]
 
 
 def name_of(paths: list[str]) -> str:
@@ -136,7 +91,7 @@ def stored_job(paths: list[str], job: str | None) -> tuple[Store, str] | None:
         return None
     if len(paths) > 1:
         raise TachoscopeError(f"cannot analyze {stores[0]} together with other paths", fix="one store at a time")
-    folder = _job_folder(stores[0])
+    folder = job_folder(stores[0])
     if folder is not None:
         return Store(str(folder.parent.parent)), folder.name
     store = Store(stores[0])
@@ -194,9 +149,3 @@ def _look_into_spool(store: Store, job: str) -> None:
         f"store {store.url} has no records of job {job!r}, but the spool has some that are not shipped yet",
         fix=f"tachoscope analyze {root} --job {job}, or for its whole life tachoscope goodput {job} {root}",
     )
-
-
-def _job_folder(path: str) -> Path | None:
-    """Return the path if it is `<store>/jobs/<job>`."""
-    folder = Path(path)
-    return folder.resolve() if folder.parent.resolve().name == "jobs" and os.path.isdir(folder / "records") else None

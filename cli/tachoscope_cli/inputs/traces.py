@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tachoscope_analyzers.flight_recorder.read import NAME
 from tachoscope_analyzers.trace.reading.trace_files import PATTERN_LETTERS, SUFFIXES
-from tachoscope_cli.inputs.records import is_job_folder, is_store
+from tachoscope_cli.inputs.paths import is_job_folder, is_store
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.spool import SEGMENT_SUFFIX
 
