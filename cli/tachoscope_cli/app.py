@@ -309,6 +309,7 @@ COMMANDS.add(
 COMMANDS.add(
     "efficiency",
     "tachoscope_cli.store.efficiency:efficiency",
+    "Show how users, or accounts, used the accelerators that Slurm gave them: productive, lost by cause, not recorded.",
     rich_help_panel=LOOK,
     epilog="Examples: `tachoscope efficiency`, `tachoscope efficiency --by account --since 24h`, "
     "`tachoscope efficiency --only alice | mail -s 'your accelerators, last week' alice`",
