@@ -256,16 +256,23 @@ def documents(path: Path, *, secret: bool = False) -> list[Value]:
         TachoscopeError: it cannot be read, or is not YAML; with the place.
     """
     try:
-        nodes = list(yaml_text.compose_all(path.read_bytes()))
+        text = path.read_bytes()
     except OSError as error:
         raise TachoscopeError(f"{path} cannot be read: {error.strerror}", fix="name a file that this user may read") from None
+    return parsed(text, str(path), secret=secret)
+
+
+def parsed(text: bytes, origin: str, *, secret: bool = False) -> list[Value]:
+    """Return the documents of a text of YAML, which includes JSON. Raises as `documents`; messages name `origin` as the file."""
+    try:
+        nodes = list(yaml_text.compose_all(text))
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        raise _invalid(path, error, secret=secret) from None
-    values = [Value(node, str(path), "") for node in nodes if node is not None]
+        raise _invalid(origin, error, secret=secret) from None
+    values = [Value(node, origin, "") for node in nodes if node is not None]
     return [value for value in values if not value.empty]
 
 
-def _invalid(path: Path, error: Exception, *, secret: bool) -> TachoscopeError:
+def _invalid(path: Path | str, error: Exception, *, secret: bool) -> TachoscopeError:
     mark = getattr(error, "problem_mark", None)
     place = f":{mark.line + 1}" if mark else ""
     problem = "" if secret else f": {getattr(error, 'problem', None) or 'it cannot be taken apart'}"

@@ -7,14 +7,14 @@ import os
 import uuid
 
 
-def write_whole(folder: int, name: str, data: bytes, *, mode: int | None = None) -> None:
+def write_whole(folder: int, name: str, data: bytes, *, mode: int | None = None, create: bool = False) -> None:
     """Write a file, or replace it. Only the whole one has its name: two writers at the same time cannot mix.
 
     Args:
-        folder: a descriptor of the folder. mode: of the file; None: what the umask allows.
+        folder: a descriptor of the folder. mode: of the file; None: what the umask allows. create: do not replace one.
 
     Raises:
-        OSError: it cannot be written, or another user owns the one that is there.
+        OSError: it cannot be written, or another user owns the one that is there; FileExistsError: with `create`, one is there.
     """
     temporary = f".{name}-{uuid.uuid4()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -23,7 +23,11 @@ def write_whole(folder: int, name: str, data: bytes, *, mode: int | None = None)
             file.write(data)
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        if create:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.unlink(temporary, dir_fd=folder)
+        else:
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=folder)

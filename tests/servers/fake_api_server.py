@@ -1,4 +1,5 @@
-"""A fake API server of Kubernetes: it speaks the real HTTP of lists (pages, tokens, statuses) and has no cluster behind it.
+"""A fake API server of Kubernetes: it speaks the real HTTP of lists (pages, tokens, statuses) and of single objects, and has no
+cluster behind it.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -23,13 +24,17 @@ TOKEN = "a-token-of-the-fake"
 
 @dataclass
 class FakeApiServer:
-    """Lists by path, such as `/api/v1/namespaces/ml/pods`; others are not installed (404). `asked`: each request as it came."""
+    """Lists by path, such as `/api/v1/namespaces/ml/pods`; others are not installed (404). `asked`: each request as it came.
+
+    `bodies`: what was sent to create objects, which are added to the list.
+    """
 
     url: str = ""
     lists: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     forbidden: set[str] = field(default_factory=set)
     page: int = 2
     asked: list[tuple[str, str]] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
 
     def kubeconfig(self, file: Path) -> Path:
         named = {
@@ -40,21 +45,44 @@ class FakeApiServer:
         file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **named, **context}))
         return file
 
-    def answer(self, path: str, query: dict[str, list[str]], token: str) -> tuple[int, dict[str, Any]]:
+    def answer(self, method: str, path: str, query: dict[str, list[str]], token: str, body: bytes) -> tuple[int, dict[str, Any]]:
         if token != f"Bearer {TOKEN}":
             return _status(401, "Unauthorized")
         if path in self.forbidden:
             return _status(403, "Forbidden")
+        if method == "POST" and path in self.lists:
+            return self._create(path, json.loads(body))
         if path not in self.lists:
-            return _status(404, "NotFound")
+            return self._object(method, path)
         since = int(query.get("continue", ["0"])[0])
-        until = since + min(self.page, int(query["limit"][0]))
-        items = self.lists[path]
+        until = since + min(self.page, int(query.get("limit", ["500"])[0]))
+        items = [one for one in self.lists[path] if _selected(one, query.get("labelSelector", [""])[0])]
         more = {"continue": str(until), "remainingItemCount": len(items) - until} if until < len(items) else {}
         # A typed list leaves out the kind of its items.
         bare = [{key: value for key, value in one.items() if key not in {"kind", "apiVersion"}} for one in items[since:until]]
-        version, kind = (items[0]["apiVersion"], items[0]["kind"]) if items else ("v1", "")
+        version, kind = (items[0].get("apiVersion", "v1"), items[0].get("kind", "")) if items else ("v1", "")
         return 200, {"apiVersion": version, "kind": f"{kind}List", "metadata": {"resourceVersion": "1", **more}, "items": bare}
+
+    def _create(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if any(one["metadata"]["name"] == body["metadata"]["name"] for one in self.lists[path]):
+            return _status(409, "AlreadyExists")
+        self.bodies.append(body)
+        self.lists[path].append(body)
+        return 201, body
+
+    def _object(self, method: str, path: str) -> tuple[int, dict[str, Any]]:
+        folder, _, name = path.rpartition("/")
+        found = next((one for one in self.lists.get(folder, []) if one["metadata"]["name"] == name), None)
+        if found is None:
+            return _status(404, "NotFound")
+        if method == "DELETE":
+            self.lists[folder].remove(found)
+        return 200, found
+
+
+def _selected(one: dict[str, Any], selector: str) -> bool:
+    labels = one["metadata"].get("labels", {})
+    return all(labels.get(name) == value for name, _, value in (part.partition("=") for part in selector.split(",") if part))
 
 
 def _status(code: int, reason: str) -> tuple[int, dict[str, Any]]:
@@ -69,13 +97,20 @@ def running() -> Iterator[FakeApiServer]:
         def do_GET(self) -> None:
             url = urlsplit(self.path)
             fake.asked.append((self.command, url.path))
-            code, body = fake.answer(url.path, parse_qs(url.query), self.headers.get("Authorization", ""))
+            sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            code, body = fake.answer(self.command, url.path, parse_qs(url.query), self.headers.get("Authorization", ""), sent)
             data = json.dumps(body).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def do_DELETE(self) -> None:
+            self.do_GET()
 
         def log_message(self, *args: object) -> None:
             pass

@@ -10,25 +10,25 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 from rich.table import Table
 
-from tachoscope_cli.common.answers import ActionShown, AttemptShown, TrainingJobShown, TrainingJobsShown
+from tachoscope_cli.common.answers import TrainingJobShown, TrainingJobsShown
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, print_notice, store_url
 from tachoscope_cli.common.output import console, write_json
+from tachoscope_cli.training_jobs.engines import check_store, engine_of
 from tachoscope_cli.training_jobs.lock import directory_of, held, supervisor_of
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.jobs.submitted_jobs import ENDED, Attempt, Cancellation, SubmittedJob, TrainingJobs, TrainingJobStatus
 from tachoscope_core.jobs.training_job import ENGINES, TrainingJob
+from tachoscope_core.jobs.training_job_view import view_of
 from tachoscope_core.storage.store import Store, absolute_url
 from tachoscope_show.text.safe_text import safe
 from tachoscope_show.text.units import counted, duration
-
-if TYPE_CHECKING:
-    from tachoscope_cli.training_jobs.engine import Engine
 
 _NAME = typer.Argument(metavar="NAME", help="The training job.")
 HELD_SECONDS = 60.0
@@ -49,6 +49,7 @@ def submit(
         bool, typer.Option("--again", help="Let a job of this name that failed or was cancelled go on, as the file is now.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the specification.")] = False,
+    render: Annotated[bool, typer.Option("--render", help="Only print the JobSet of the first attempt, for Kubernetes.")] = False,
 ) -> None:
     """Submit a training job. It continues from its newest valid checkpoint until it is done, or fails twice at the same.
 
@@ -62,6 +63,10 @@ def submit(
         print_notice(f"{path} is valid: training job {job.name}, engine {job.engine}, {counted(job.nodes, 'node')}")
         return
     opened = Store(absolute_url(store_url(store)))
+    check_store(job, opened)
+    if render:
+        sys.stdout.write(_rendered(job, opened, key))
+        return
     jobs, submitted = TrainingJobs(opened), SubmittedJob(job=job, key=key or job.digest[:16], submitted_at=time.time())
     if again:
         jobs.submit_again(submitted)
@@ -78,6 +83,19 @@ def submit(
     if supervisor_of(directory, job.name) is None and jobs.status(job.name).state != "completed":
         _start_supervisor(opened, directory, job.name)
     print_notice(f"training job {job.name} is submitted; next: tachoscope status {job.name}{where}")
+
+
+def _rendered(job: TrainingJob, store: Store, key: str | None) -> str:
+    import yaml
+
+    if not job.kubernetes:
+        raise TachoscopeError(f"--render is for engine: kubernetes, not {job.engine}", fix="add --engine kubernetes")
+    from tachoscope_cli.training_jobs.kubernetes_objects import jobset
+    from tachoscope_cli.training_jobs.supervisor import request_of
+
+    submitted = SubmittedJob(job=job, key=key or job.digest[:16], submitted_at=time.time())
+    request = request_of(store, submitted, Attempt(number=0, intended_at=time.time()), directory_of(store), lock=-1)
+    return yaml.safe_dump(jobset(request, job.kubernetes), sort_keys=False, width=120)
 
 
 def _check_programs(job: TrainingJob) -> None:
@@ -115,7 +133,7 @@ def _supervise(store: Store, job: TrainingJob) -> ExitCode:
     while True:
         with held(directory, job.name) as lock:
             if lock is not None:
-                status = Supervisor(store, job.name, _engine(job, directory), directory, lock, _log).run()
+                status = Supervisor(store, job.name, engine_of(job, directory), directory, lock, _log).run()
                 return ExitCode.from_success(status.state == "completed")
         pid = supervisor_of(directory, job.name)
         if pid is not None or time.monotonic() > deadline:
@@ -124,16 +142,6 @@ def _supervise(store: Store, job: TrainingJob) -> ExitCode:
                 f"training job {job.name!r} has a supervisor on this machine: {who}", fix=f"tachoscope status {job.name}"
             )
         time.sleep(0.5)
-
-
-def _engine(job: TrainingJob, directory: Path) -> Engine:
-    if job.engine == "slurm":
-        from tachoscope_cli.training_jobs.slurm import SlurmEngine
-
-        return SlurmEngine()
-    from tachoscope_cli.training_jobs.local import LocalEngine
-
-    return LocalEngine(directory)
 
 
 def _log(text: str) -> None:
@@ -162,38 +170,21 @@ def status(
 
 
 def _shown(status: TrainingJobStatus, store: Store) -> TrainingJobShown:
-    job = status.submitted.job
-    return TrainingJobShown(
-        name=job.name,
-        state=status.state,
-        engine=job.engine,
-        nodes=job.nodes,
-        has_supervisor_here=supervisor_of(directory_of(store), job.name) is not None,
-        submitted_at=status.submitted.submitted_at,
-        attempts=[_shown_attempt(one) for one in status.attempts],
-        actions=[
-            ActionShown(time=one.time, attempt=one.attempt, what=one.what, applied=one.applied, text=one.text, undo=one.undo)
-            for one in status.actions
-        ],
-        needs_review=status.needs_review,
-    )
+    view = view_of(status, _last_step(status, store))
+    here = supervisor_of(directory_of(store), view.name) is not None
+    return TrainingJobShown(**msgspec.structs.asdict(view), has_supervisor_here=here)
 
 
-def _shown_attempt(attempt: Attempt) -> AttemptShown:
-    end = attempt.end
-    return AttemptShown(
-        number=attempt.number,
-        engine_id=attempt.engine_id,
-        submitted_at=attempt.intended_at,
-        ended_at=attempt.ended_at or None,
-        exit_code=end.exit_code if end is not None else None,
-        checkpoint=end.checkpoint if end is not None else "",
-        last_step=attempt.highest_step if attempt.ended_at else None,
-        decision=attempt.decision,
-        reason=attempt.reason,
-        excluded_hosts=list(attempt.excluded_hosts),
-        log=attempt.log,
-    )
+def _last_step(status: TrainingJobStatus, store: Store) -> int | None:
+    """Return the last step of a job whose attempt runs, by the records that have arrived; None: none has, or none can be read."""
+    if status.state != "running":
+        return None
+    try:
+        from tachoscope_cli.training_jobs.supervisor import what_happened
+
+        return what_happened(store, status.submitted.job.name, status.attempts[-1])[1] or None
+    except (ImportError, TachoscopeError):
+        return None
 
 
 def _print_all(found: list[TrainingJobStatus]) -> None:
@@ -213,12 +204,21 @@ def _print(status: TrainingJobStatus, store: Store) -> None:
     table = Table(box=None, padding=(0, 2, 0, 2))
     for header in ("attempt", "id", "began", "lasted", "last step", "what followed"):
         table.add_column(header, overflow="fold")
+    last_step = _last_step(status, store)
     for one in status.attempts:
-        began = one.end.started_at if one.end else one.intended_at
+        noted = one.begin or one.end
+        began = noted.started_at if noted is not None else one.intended_at
         lasted = duration((one.ended_at or time.time()) - began)
         followed = f"{one.decision}: {one.reason}" if one.decision else "it runs" if one.engine_id else "it is not submitted yet"
         when = f"{datetime.fromtimestamp(began).astimezone():%Y-%m-%d %H:%M:%S}"
-        table.add_row(str(one.number), one.engine_id, when, lasted, str(one.highest_step or ""), safe(followed))
+        table.add_row(
+            str(one.number),
+            one.engine_id,
+            when,
+            lasted,
+            str((one.highest_step if one.ended_at else last_step) or ""),
+            safe(followed),
+        )
     out.print(table)
     for action in status.actions:
         when = f"{datetime.fromtimestamp(action.time).astimezone():%Y-%m-%d %H:%M:%S}"

@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from tachoscope_core.jobs.submitted_jobs import ActionName, Decision, State
-from tachoscope_core.jobs.training_job import EngineName
+from tachoscope_core.jobs.training_job_view import TrainingJobView
 from tachoscope_core.report.efficiency import Efficiency
 from tachoscope_core.report.preflight import PreflightReport
 
@@ -207,45 +206,10 @@ class Pruning(Document, frozen=True, kw_only=True):
     removed: list[RemovedThing]
 
 
-class AttemptShown(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt of a training job. Times are Unix seconds."""
-
-    number: Annotated[int, Meta(description="From 0.")]
-    engine_id: Annotated[str, Meta(description="The engine's name of it, as a job id of Slurm; empty: it is not submitted yet.")]
-    submitted_at: Annotated[float, Meta(description="When it was submitted.")]
-    ended_at: Annotated[float | None, Meta(description="When its end was seen; null: it has not ended.")]
-    exit_code: Annotated[int | None, Meta(description="Of its command; null: not known.")]
-    checkpoint: Annotated[str, Meta(description="From which it began; empty: from none, or not known yet.")]
-    last_step: Annotated[int | None, Meta(description="The highest of the whole job until its end; null: it has not ended.")]
-    decision: Annotated[Decision | None, Meta(description="What followed; null: it has not ended.")]
-    reason: Annotated[str, Meta(description="Why.")]
-    excluded_hosts: Annotated[list[str], Meta(description="On which it may not run.")]
-    log: Annotated[str, Meta(description="File with its output.")]
-
-
-class ActionShown(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was done for a training job beside a restart."""
-
-    time: Annotated[float, Meta(description="Unix seconds.")]
-    attempt: Annotated[int, Meta(description="In which it happened.")]
-    what: Annotated[ActionName, Meta(description="The key below `actions` that allows it.")]
-    applied: Annotated[bool, Meta(description="False: a dry run, or the budget was used up.")]
-    text: Annotated[str, Meta(description="What was done, why, and its risk.")]
-    undo: Annotated[str, Meta(description="Command that undoes it; empty: nothing was done.")]
-
-
-class TrainingJobShown(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingJobShown(TrainingJobView, frozen=True, kw_only=True):
     """A training job of `tachoscope status`."""
 
-    name: Annotated[str, Meta(description="Its name.")]
-    state: Annotated[State, Meta(description="Follows from its attempts.")]
-    engine: Annotated[EngineName, Meta(description="What runs it.")]
-    nodes: Annotated[int, Meta(description="Of each attempt.")]
     has_supervisor_here: Annotated[bool, Meta(description="A process of this machine supervises it.")]
-    submitted_at: Annotated[float, Meta(description="Unix seconds.")]
-    attempts: Annotated[list[AttemptShown], Meta(description="In order.")]
-    actions: Annotated[list[ActionShown], Meta(description="In order of time.")]
-    needs_review: Annotated[bool, Meta(description="Data were left out by an action: a person should look at them.")]
 
 
 class TrainingJobsShown(Document, frozen=True, kw_only=True):

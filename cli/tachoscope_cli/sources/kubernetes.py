@@ -43,8 +43,6 @@ def allocations(name: str) -> list[Allocation]:
     namespace, slash, job = name.partition("/")
     if not (namespace and slash and job):
         raise TachoscopeError(f"{name!r} is not a Kubernetes job", fix="kubernetes:NAMESPACE/NAME")
-    if importlib.util.find_spec("kubernetes") is None:
-        raise TachoscopeError("asking Kubernetes needs its client", fix="pip install 'tachoscope[kubernetes]'")
     found = reader.allocations(_objects(namespace))
     of_job = [one for one in found if one.name == name]
     if not of_job:
@@ -55,9 +53,9 @@ def allocations(name: str) -> list[Allocation]:
 
 
 def _objects(namespace: str) -> list[dict[str, Any]]:
+    api = connect()
     from kubernetes import client
 
-    api = _connect()
     core, custom = client.CoreV1Api(api), client.CustomObjectsApi(api)
     lists: list[tuple[str, Callable[..., Any]]] = [
         ("pods", core.list_namespaced_pod),
@@ -74,7 +72,14 @@ def _objects(namespace: str) -> list[dict[str, Any]]:
     return found
 
 
-def _connect() -> Any:
+def connect() -> Any:
+    """Return a client of the API server that KUBECONFIG, or the pod, names.
+
+    Raises:
+        TachoscopeError: none is configured, or its client is not installed.
+    """
+    if importlib.util.find_spec("kubernetes") is None:
+        raise TachoscopeError("asking Kubernetes needs its client", fix="pip install 'tachoscope[kubernetes]'")
     from kubernetes import client, config
 
     in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ

@@ -1,6 +1,7 @@
 """The process of one attempt: it finds the newest valid checkpoint, runs the command under the probe, and says how that ended.
 
-Started by an engine, on the first node of the attempt: `python -m tachoscope_cli.training_jobs.attempt`.
+Started by an engine, on the first node of the attempt: `python -m tachoscope_cli.training_jobs.attempt`. Kubernetes starts it on
+each node; all but the first continue from the checkpoint that the first found, and the first alone says how the attempt ended.
 """
 
 from __future__ import annotations
@@ -22,12 +23,18 @@ from tachoscope_cli.launcher.signals import wait
 from tachoscope_cli.training_jobs import checkpoint_plan, local
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_core.jobs.submitted_jobs import AttemptEnd, TrainingJobs
+from tachoscope_core.jobs.submitted_jobs import AttemptBegin, AttemptEnd, TrainingJobs, TrainingJobStatus
 from tachoscope_core.jobs.training_job import CHECKPOINT, MASTER, NODES, TrainingJob
 from tachoscope_core.storage.store import Store
 
 CHECKPOINT_VARIABLE = "TACHOSCOPE_CHECKPOINT"
 """Environment variable with the checkpoint that an attempt continues from; unset: none."""
+MASTER_VARIABLE = "TACHOSCOPE_MASTER"
+"""Environment variable with the first node, set by an engine that starts this process on each of them."""
+NODE_VARIABLE = "JOB_COMPLETION_INDEX"
+"""Which of an attempt's nodes this is, from 0, as Kubernetes sets it."""
+FIRST_NODE_SECONDS = 1800.0
+"""How long a node waits for the first one, which may load a large image."""
 MOST_SECRET_BYTES = 1 << 16
 LOST_SECONDS = 90
 """How long the other nodes of a job may go on after the first has ended."""
@@ -37,7 +44,9 @@ SHIPPED_SECONDS = 30.0
 
 def words(store_url: str, job: TrainingJob, number: int) -> list[str]:
     """Return the command that starts the process of an attempt."""
-    module = [sys.executable, "-m", "tachoscope_cli.training_jobs.attempt"]
+    elsewhere = job.kubernetes or job.ray
+    python = elsewhere.python if elsewhere else sys.executable
+    module = [python, "-m", "tachoscope_cli.training_jobs.attempt"]
     return [*module, "--store", store_url, "--job", job.name, "--attempt", str(number), "--digest", job.digest]
 
 
@@ -57,23 +66,45 @@ def main(arguments: Sequence[str]) -> int:
     job = status.submitted.job
     if job.digest != options.digest:
         raise TachoscopeError(f"the specification of {job.name} in store {options.store} is not the one that was submitted")
-    began = time.time()
+    if os.environ.get(NODE_VARIABLE, "0") != "0" and job.engine == "kubernetes":
+        checkpoint = _of_first_node(jobs, job.name, options.attempt)
+        return _run(job, options.store, checkpoint, environment_of(job, checkpoint, os.environ))
+    return _lead(jobs, status, options.store, options.attempt)
+
+
+def _lead(jobs: TrainingJobs, status: TrainingJobStatus, store_url: str, number: int) -> int:
+    """Run an attempt on its first node, and say how it began and ended."""
+    job, began = status.submitted.job, time.time()
     checkpoint, refused, code = "", "", int(ExitCode.NOT_DONE)
     try:
-        checkpoint = _newest_checkpoint(Store(options.store), job.name, trained=any(one.highest_step for one in status.attempts))
+        checkpoint = _newest_checkpoint(Store(store_url), job.name, trained=any(one.highest_step for one in status.attempts))
         environment = environment_of(job, checkpoint, os.environ)
     except TachoscopeError as error:
         refused = str(error)
         guard.print_line(refused)
     else:
-        with checkpoint_plan.plan(status, options.attempt, Store(options.store)) as variables:
-            code = _run(job, options.store, checkpoint, {**environment, **variables})
+        begin = AttemptBegin(started_at=began, host=socket.gethostname(), checkpoint=checkpoint)
+        if not jobs.begin_attempt(job.name, number, begin):
+            guard.print_line(f"attempt {number} of {job.name} has begun already, and begins once")
+            return ExitCode.NOT_DONE
+        with checkpoint_plan.plan(status, number, Store(store_url)) as variables:
+            code = _run(job, store_url, checkpoint, {**environment, **variables})
     jobs.write_attempt_end(
         job.name,
-        options.attempt,
+        number,
         AttemptEnd(started_at=began, ended_at=time.time(), exit_code=code, checkpoint=checkpoint, refused=refused),
     )
     return code
+
+
+def _of_first_node(jobs: TrainingJobs, name: str, number: int) -> str:
+    """Return the checkpoint that the first node found, once it has begun; empty: none."""
+    deadline = time.monotonic() + FIRST_NODE_SECONDS
+    while (begin := jobs.attempt_begin(name, number)) is None:
+        if time.monotonic() > deadline:
+            raise TachoscopeError(f"the first node of attempt {number} of {name} did not begin within {FIRST_NODE_SECONDS:.0f} s")
+        time.sleep(1.0)
+    return begin.checkpoint
 
 
 def _newest_checkpoint(store: Store, job: str, *, trained: bool) -> str:
@@ -102,7 +133,8 @@ def _launcher(job: TrainingJob, environment: Mapping[str, str]) -> list[str]:
 def command_of(job: TrainingJob, checkpoint: str, environment: Mapping[str, str]) -> list[str]:
     """Return the job's command with what stands for its checkpoint and nodes filled in."""
     nodes = expand(environment.get("SLURM_JOB_NODELIST", ""))
-    known = {CHECKPOINT: checkpoint, NODES: str(job.nodes), MASTER: nodes[0] if nodes else "127.0.0.1"}
+    master = environment.get(MASTER_VARIABLE) or (nodes[0] if nodes else "127.0.0.1")
+    known = {CHECKPOINT: checkpoint, NODES: str(job.nodes), MASTER: master}
     filled = []
     for word in (*job.command, *(job.resume if checkpoint else ())):
         for name, value in known.items():

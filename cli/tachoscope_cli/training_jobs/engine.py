@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -19,8 +19,8 @@ class AttemptRequest:
 
     Attributes:
         label: by which the engine finds it again: of no other attempt. command: the process of the attempt, on one node.
-        excluded_hosts: on which it may not run. log: file for its output. lock: descriptor that no second supervisor can lock while
-            a process that submits has it.
+        excluded_hosts: on which it may not run. log: file for its output, where the engine writes files of this machine.
+        lock: descriptor that no second supervisor can lock while a process that submits has it.
     """
 
     job: TrainingJob
@@ -63,6 +63,15 @@ class Engine(Protocol):
 
     def state(self, engine_id: str) -> EngineState:
         """Return the state of an attempt."""
+
+    def hosts(self, engine_id: str) -> Mapping[str, str]:
+        """Return all hosts of an attempt that runs, by the name that its processes give; the value is how the engine excludes it.
+
+        Empty: they are not known yet.
+        """
+
+    def output(self, engine_id: str, log: Path) -> str:
+        """Return where the output of an attempt is: the file, or the command that shows it."""
 
     def cancel(self, engine_id: str) -> None:
         """End an attempt, or take it out of the queue; one that has ended stays as it is."""

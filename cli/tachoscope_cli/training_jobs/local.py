@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tachoscope_cli.training_jobs.engine import AttemptRequest, EngineState
@@ -61,6 +63,14 @@ class LocalEngine:
         """Return whether the process is alive."""
         pid, _, began = engine_id.partition(":")
         return EngineState("running" if began and began_of(int(pid)) == began else "ended")
+
+    def hosts(self, engine_id: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Return this machine."""
+        return {socket.gethostname(): socket.gethostname()}
+
+    def output(self, engine_id: str, log: Path) -> str:  # noqa: ARG002
+        """Return the file."""
+        return str(log)
 
     def cancel(self, engine_id: str) -> None:
         """Send a SIGTERM."""

@@ -9,7 +9,8 @@ import math
 import re
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tachoscope_analyzers.schedulers.slurm.node_lists import expand
 from tachoscope_cli.training_jobs.engine import AttemptRequest, EngineState, TooFewHostsError
@@ -63,6 +64,15 @@ class SlurmEngine:
             return EngineState("running")
         lost = tuple(expand(nodes)) if state in {"NODE_FAIL", "BOOT_FAIL"} else ()
         return EngineState("ended", state, _down(lost), by_engine=state in _BY_ENGINE, cancelled=state == "CANCELLED")
+
+    def hosts(self, engine_id: str) -> Mapping[str, str]:
+        """Return the nodes of the allocation."""
+        nodes = expand(_ask("squeue", "--noheader", f"--jobs={engine_id}", "--format=%N").strip())
+        return {node: node for node in nodes}
+
+    def output(self, engine_id: str, log: Path) -> str:  # noqa: ARG002
+        """Return the file, on a file system that nodes and this machine share."""
+        return str(log)
 
     def cancel(self, engine_id: str) -> None:
         """Ask for the end of a job."""

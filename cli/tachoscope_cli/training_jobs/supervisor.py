@@ -17,10 +17,10 @@ from tachoscope_analyzers.failures.report import failures
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_cli.training_jobs import attempt as attempt_process
 from tachoscope_cli.training_jobs.bad_shards import BadShard, action_of, bad_shard, listed_shards, quarantine
-from tachoscope_cli.training_jobs.engine import AttemptRequest, Engine, TooFewHostsError
+from tachoscope_cli.training_jobs.engine import AttemptRequest, Engine, EngineState, TooFewHostsError
 from tachoscope_cli.training_jobs.policy import Ended, judge
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.jobs.submitted_jobs import ENDED, Attempt, TrainingJobs, TrainingJobStatus
+from tachoscope_core.jobs.submitted_jobs import ENDED, Attempt, SubmittedJob, TrainingJobs, TrainingJobStatus
 from tachoscope_core.report.failures import Failure
 from tachoscope_core.storage.store import Store
 
@@ -30,6 +30,32 @@ FAILED_SECONDS = 10.0
 """Before the next look if the engine or the store did not answer."""
 SILENT_SECONDS = 60.0
 """Between two lines about an engine or store that does not answer."""
+
+
+def what_happened(store: Store, name: str, attempt: Attempt) -> tuple[Failure | None, int, BadShard | None]:
+    """Return the first failure of an attempt, the highest step of the job, and the data shard behind the failure."""
+    if name not in store.jobs():
+        return None, 0, None
+    job = from_store(store, name, ends_only=True)
+    ends = process_ends(job)
+    found = [one for one in failures(job, ends) if one.time >= attempt.intended_at]
+    failure = found[-1] if found else None
+    shard = bad_shard(job, failure, listed_shards(store, name)) if job.shard_failures else None
+    return failure, max((run.highest for run in ends.attempts), default=0), shard
+
+
+def request_of(store: Store, submitted: SubmittedJob, attempt: Attempt, directory: Path, *, lock: int) -> AttemptRequest:
+    """Return what is asked of the engine for an attempt."""
+    job = submitted.job
+    return AttemptRequest(
+        job=job,
+        number=attempt.number,
+        label=f"tachoscope-{job.name}-{submitted.id}-{attempt.number}",
+        command=attempt_process.words(store.url, job, attempt.number),
+        excluded_hosts=attempt.excluded_hosts,
+        log=directory / f"{job.name}-{attempt.number:03}.log",
+        lock=lock,
+    )
 
 
 class Supervisor:
@@ -89,46 +115,37 @@ class Supervisor:
         return Attempt(number=last.number + 1, intended_at=time.time(), excluded_hosts=last.next_excluded_hosts)
 
     def _submit(self, status: TrainingJobStatus, attempt: Attempt) -> None:
-        job = status.submitted.job
-        label = f"tachoscope-{self._name}-{status.submitted.id}-{attempt.number}"
+        request = request_of(self._store, status.submitted, attempt, self._directory, lock=self._lock)
         if attempt not in status.attempts:
             self._jobs.write_attempt(self._name, attempt)
             found = None
         else:
-            found = self._engine.find(label)
+            found = self._engine.find(request.label)
         if found is None and status.cancellation is not None:
             self._write(attempt, decision="cancelled", reason="by tachoscope cancel", ended_at=time.time())
             return
-        log = self._directory / f"{self._name}-{attempt.number:03}.log"
         if found is None:
-            request = AttemptRequest(
-                job=job,
-                number=attempt.number,
-                label=label,
-                command=attempt_process.words(self._store.url, job, attempt.number),
-                excluded_hosts=attempt.excluded_hosts,
-                log=log,
-                lock=self._lock,
-            )
             try:
                 found = self._engine.submit(request)
             except TooFewHostsError:
                 self._log(f"too few nodes without {', '.join(attempt.excluded_hosts)}: none is left out")
                 attempt = msgspec.structs.replace(attempt, excluded_hosts=())
                 found = self._engine.submit(replace(request, excluded_hosts=()))
+            output = self._engine.output(found, request.log)
             without = f", without {', '.join(attempt.excluded_hosts)}" if attempt.excluded_hosts else ""
-            self._log(f"attempt {attempt.number} is submitted as {found}{without}; its output: {log}")
-        self._write(attempt, engine_id=found, log=str(log))
+            self._log(f"attempt {attempt.number} is submitted as {found}{without}; its output: {output}")
+        self._write(attempt, engine_id=found, log=self._engine.output(found, request.log))
 
     def _watch(self, status: TrainingJobStatus, attempt: Attempt) -> None:
         state = self._engine.state(attempt.engine_id)
+        requeued = state.state == "queued" and attempt.begin is not None
+        if requeued:  # an attempt begins once: another one follows
+            state = EngineState("ended", state.reason or "it was put back into the queue", by_engine=True)
         if state.state != "ended":
-            if status.cancellation is not None and self._cancelled_id != attempt.engine_id:
-                self._engine.cancel(attempt.engine_id)
-                self._cancelled_id = attempt.engine_id
+            self._go_on(status, attempt, state)
             return
         end = self._jobs.attempt_end(self._name, attempt.number)
-        failure, highest_step, shard = self._records(attempt)
+        failure, highest_step, shard = what_happened(self._store, self._name, attempt)
         quarantined = self._quarantine(status, attempt, shard) if shard is not None else ""
         ended = Ended(end=end, state=state, failure=failure, highest_step=highest_step, quarantined=quarantined)
         policy, cancelled = status.submitted.job.restart, status.cancellation is not None
@@ -145,19 +162,17 @@ class Supervisor:
             next_excluded_hosts=verdict.excluded_hosts,
             next_delay_seconds=verdict.delay_seconds,
         )
+        if requeued:
+            self._engine.cancel(attempt.engine_id)
         later = f" in {verdict.delay_seconds:.0f} s" if verdict.delay_seconds else ""
         self._log(f"attempt {attempt.number} ended: {verdict.reason}; {verdict.decision}{later}")
 
-    def _records(self, attempt: Attempt) -> tuple[Failure | None, int, BadShard | None]:
-        """Return the first failure of an attempt, the highest step of the job, and the data shard behind the failure."""
-        if self._name not in self._store.jobs():
-            return None, 0, None
-        job = from_store(self._store, self._name, ends_only=True)
-        ends = process_ends(job)
-        found = [one for one in failures(job, ends) if one.time >= attempt.intended_at]
-        failure = found[-1] if found else None
-        shard = bad_shard(job, failure, listed_shards(self._store, self._name)) if job.shard_failures else None
-        return failure, max((run.highest for run in ends.attempts), default=0), shard
+    def _go_on(self, status: TrainingJobStatus, attempt: Attempt, state: EngineState) -> None:
+        if status.cancellation is not None and self._cancelled_id != attempt.engine_id:
+            self._engine.cancel(attempt.engine_id)
+            self._cancelled_id = attempt.engine_id
+        elif state.state == "running" and not attempt.hosts and (hosts := self._engine.hosts(attempt.engine_id)):
+            self._write(attempt, hosts=dict(hosts))
 
     def _quarantine(self, status: TrainingJobStatus, attempt: Attempt, shard: BadShard) -> str:
         """Quarantine a shard if that is configured; return its name, or nothing if the next attempt will not skip it."""

@@ -1,8 +1,8 @@
 """Training jobs that were submitted: what a supervisor needs to go on after any end of it. Documents in the store.
 
 `training-jobs/<name>/job.json` is written once, by the submission; `attempts/<number>.json` by the job's supervisor, which is one
-at a time; `attempts/<number>.end.json` by the attempt itself; `cancel.json` by `tachoscope cancel`. The state of a job is derived
-from them. `actions/*.json` is the log of what was done beside restarts, by the supervisor and by attempts.
+at a time; `attempts/<number>.begin.json` and `.end.json` by the attempt itself; `cancel.json` by `tachoscope cancel` or the watch's
+API; `actions/*.json`, the log of what was done beside restarts, by the supervisor and by attempts. The state of a job is derived.
 """
 
 from __future__ import annotations
@@ -43,6 +43,14 @@ class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(f"{self.key} {self.submitted_at}".encode()).hexdigest()[:8]
 
 
+class AttemptBegin(msgspec.Struct, frozen=True, kw_only=True):
+    """How an attempt began, as its first node says: all nodes continue from this checkpoint, and no second process begins it."""
+
+    started_at: float
+    host: str
+    checkpoint: str = ""
+
+
 class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt ended, as it says itself; one that was killed says nothing.
 
@@ -63,8 +71,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         intended_at, ended_at: Unix seconds; 0: it has not ended. excluded_hosts: on which it may not run.
-        engine_id: the engine's name of it; empty: it was not submitted yet, as far as is known. log: file with its output.
-        failure: the first failure, by the records in the store; None: it did not fail, or that is not known.
+        engine_id: the engine's name of it; empty: it was not submitted yet, as far as is known. log: where its output is.
+        hosts: on which it runs or ran, by the name that its processes give; the value is the engine's name. Empty: not known.
+        begin: None: it has not begun. failure: the first one by the records in the store; None: there is none, or it is not known.
         highest_step: of the whole job until its end. ended_by_engine: by preemption, a time limit, a lost node.
         decision: what followed from its end; None: it has not ended. reason: why, in words.
         next_excluded_hosts, next_delay_seconds: of the attempt that follows.
@@ -74,7 +83,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     intended_at: float
     engine_id: str = ""
     log: str = ""
+    hosts: dict[str, str] = {}
     excluded_hosts: tuple[str, ...] = ()
+    begin: AttemptBegin | None = None
     ended_at: float = 0.0
     end: AttemptEnd | None = None
     failure: Failure | None = None
@@ -163,9 +174,9 @@ class TrainingJobs:
         """
         name = submitted.job.name
         there = self._read(f"{self._folder(name)}/job.json", SubmittedJob)
-        if there is None:
-            self._write(name, "job.json", submitted)
+        if there is None and self._store.create_training_job(name, "job.json", msgspec.json.encode(submitted)):
             return submitted
+        there = there or self.status(name).submitted  # another process was faster
         if there.key != submitted.key:
             raise TachoscopeError(
                 f"training job {name!r} was submitted before to store {self._store.url}",
@@ -208,7 +219,11 @@ class TrainingJobs:
             for path in self._store.find(f"training-jobs/{name}/attempts")
             if (match := _ATTEMPT.fullmatch(path.rsplit("/", 1)[-1]))
         )
-        attempts = [self._read(f"{folder}/attempts/{number:03}.json", Attempt) for number in numbers]
+        found = [self._read(f"{folder}/attempts/{number:03}.json", Attempt) for number in numbers]
+        attempts = [one for one in found if one is not None]
+        if attempts and attempts[-1].begin is None and not attempts[-1].ended_at:
+            begin = self.attempt_begin(name, attempts[-1].number)
+            attempts[-1] = msgspec.structs.replace(attempts[-1], begin=begin)
         actions = [
             self._read(f"{folder}/actions/{path.rsplit('/', 1)[-1]}", Action)
             for path in self._store.find(f"training-jobs/{name}/actions")
@@ -216,13 +231,21 @@ class TrainingJobs:
         ]
         return TrainingJobStatus(
             submitted=submitted,
-            attempts=tuple(one for one in attempts if one is not None),
+            attempts=tuple(attempts),
             actions=tuple(sorted((one for one in actions if one is not None), key=lambda one: one.time)),
             cancellation=self._read(f"{folder}/cancel.json", Cancellation),
         )
 
     def write_attempt(self, name: str, attempt: Attempt) -> None:
         self._write(name, f"attempts/{attempt.number:03}.json", attempt)
+
+    def attempt_begin(self, name: str, number: int) -> AttemptBegin | None:
+        """Return how an attempt says that it began; None: it has not begun."""
+        return self._read(f"{self._folder(name)}/attempts/{number:03}.begin.json", AttemptBegin)
+
+    def begin_attempt(self, name: str, number: int, begin: AttemptBegin) -> bool:
+        """Note that an attempt begins; return False if it has begun before."""
+        return self._store.create_training_job(name, f"attempts/{number:03}.begin.json", msgspec.json.encode(begin))
 
     def attempt_end(self, name: str, number: int) -> AttemptEnd | None:
         """Return how an attempt says that it ended; None: it says nothing."""

@@ -9,8 +9,8 @@ import msgspec
 
 CHECKPOINT, NODES, MASTER = "{checkpoint}", "{nodes}", "{master}"
 """What stands in a command for the newest valid checkpoint, the number of nodes, and the first of them."""
-EngineName = Literal["local", "slurm"]
-ENGINES: tuple[EngineName, ...] = ("local", "slurm")
+EngineName = Literal["local", "slurm", "kubernetes", "ray"]
+ENGINES: tuple[EngineName, ...] = ("local", "slurm", "kubernetes", "ray")
 MOST_ATTEMPTS = 1000
 ActionMode = Literal["off", "dry_run", "apply"]
 ACTION_MODES: tuple[ActionMode, ...] = ("off", "dry_run", "apply")
@@ -44,6 +44,40 @@ class ActionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     most_actions: int = 10
 
 
+class KubernetesOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a JobSet is made of a job.
+
+    Attributes:
+        python: of the image; it has tachoscope. queue: a LocalQueue of Kueue; empty: not queued. priority_class: a
+            WorkloadPriorityClass of Kueue. volumes, secret_volumes: claims and Secrets by the path where they are mounted.
+        gpu_resource: the name of the resource that `gpus_per_node` counts.
+    """
+
+    namespace: str
+    image: str
+    python: str = "python3"
+    queue: str = ""
+    priority_class: str = ""
+    service_account: str = ""
+    gpu_resource: str = "nvidia.com/gpu"
+    node_selector: dict[str, str] = {}
+    volumes: dict[str, str] = {}
+    secret_volumes: dict[str, str] = {}
+
+
+class RayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a Ray cluster takes jobs.
+
+    Attributes:
+        address: of its dashboard. token_file: with the token of the cluster, where it asks for one; empty: it does not.
+        python: of the cluster's nodes; it has tachoscope.
+    """
+
+    address: str
+    token_file: str = ""
+    python: str = "python3"
+
+
 class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
     """A training job.
 
@@ -53,7 +87,8 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
         time_limit_seconds: of one attempt; 0: the engine's default.
         secrets: environment variables and the files that hold their values on the node that runs the job.
         snapshot, purpose: of the data that it reads, for policies and lineage.
-        slurm_options: further options of sbatch, each `--name=value`.
+        slurm_options: further options of sbatch, each `--name=value`. kubernetes, ray: of these engines; unset, they are not in the
+            digest.
     """
 
     name: str
@@ -71,6 +106,8 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: str = ""
     purpose: str = ""
     slurm_options: tuple[str, ...] = ()
+    kubernetes: KubernetesOptions | msgspec.UnsetType = msgspec.UNSET
+    ray: RayOptions | msgspec.UnsetType = msgspec.UNSET
     restart: RestartPolicy = RestartPolicy()
     actions: ActionPolicy = ActionPolicy()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
@@ -19,13 +20,21 @@ from tachoscope_core.jobs.training_job import (
     RestartPolicy,
     TrainingJob,
 )
-from tachoscope_core.located_yaml import Section, Value, documents
+from tachoscope_core.jobs.training_job_engines import (
+    ELSEWHERE,
+    ENGINE_SECTIONS,
+    check_engine,
+    kubernetes_options,
+    ray_options,
+    slurm_options,
+)
+from tachoscope_core.located_yaml import Section, Value, documents, parsed
 from tachoscope_core.records.base import is_job_name
 from tachoscope_core.redaction import names_secret, redact_arguments, redact_value
 
 _KEYS = (
     *("name", "engine", "command", "resume", "working_directory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node"),
-    *("time_limit", "environment", "secrets", "data", "restart", "slurm", "actions"),
+    *("time_limit", "environment", "secrets", "data", "restart", "actions", *ENGINE_SECTIONS),
 )
 _RESTART_KEYS = ("most_attempts", "hung_after", "delay", "most_delay")
 _ACTION_KEYS = ("quarantine_shards", "checkpoint_interval", "most_actions")
@@ -43,21 +52,35 @@ def read_training_job(path: Path, *, engine: str | None = None) -> TrainingJob:
     Raises:
         TachoscopeError: with file, line and key: it cannot be read, a key is unknown or has no valid value, or a secret is in it.
     """
-    found = documents(path)
+    return _training_job(documents(path), str(path), path.parent, engine)
+
+
+def parse_training_job(text: bytes, origin: str) -> TrainingJob:
+    """Read a specification that was sent from elsewhere: its paths are not looked for on this machine.
+
+    Raises:
+        TachoscopeError: as `read_training_job`, with `origin` in place of the file.
+    """
+    return _training_job(parsed(text, origin), origin, None, None)
+
+
+def _training_job(found: Sequence[Value], origin: str, folder: Path | None, engine: str | None) -> TrainingJob:
+    """folder: of the file, against which paths are resolved; None: the specification has no folder here."""
     if len(found) != 1:
-        raise TachoscopeError(f"{path} has {len(found)} documents", fix="a file specifies one training job")
+        line = f":{found[1].line}" if found else ""
+        raise TachoscopeError(f"{origin}{line} has {len(found)} documents", fix="a file specifies one training job")
     section = found[0].section(_KEYS)
+    engine_name = _engine(section.get("engine"), engine)
     restart = section.get("restart")
     actions = section.get("actions")
     data = section.get("data")
     data_section = data.section(("snapshot", "purpose")) if data else None
-    directory = section.get("working_directory")
     job = TrainingJob(
         name=_name(section.required("name", "write `name: resnet-50`")),
-        engine=_engine(section.get("engine"), engine),
+        engine=engine_name,
         command=_command(section.required("command", "write `command: [torchrun, --nproc-per-node=8, train.py]`")),
         resume=_resume(section.get("resume")),
-        working_directory=_directory(directory, path.parent),
+        working_directory=_directory(section, folder, engine_name),
         nodes=_count(section, "nodes", 1, least=1),
         gpus_per_node=_count(section, "gpus_per_node", 0),
         cpus_per_node=_count(section, "cpus_per_node", 0),
@@ -67,26 +90,25 @@ def read_training_job(path: Path, *, engine: str | None = None) -> TrainingJob:
         secrets=_secrets(section.get("secrets")),
         snapshot=_text(data_section, "snapshot"),
         purpose=_text(data_section, "purpose"),
-        slurm_options=_slurm_options(section.get("slurm")),
+        slurm_options=slurm_options(section.get("slurm")),
+        kubernetes=kubernetes_options(section, engine_name),
+        ray=ray_options(section, engine_name),
         restart=_restart(restart.section(_RESTART_KEYS)) if restart else RestartPolicy(),
-        actions=_actions(actions.section(_ACTION_KEYS)) if actions else ActionPolicy(),
+        actions=_actions(actions.section(_ACTION_KEYS), engine_name) if actions else ActionPolicy(),
     )
-    if job.engine == "local":
-        _check_local(section)
+    check_engine(section, job)
     return job
 
 
-def _check_local(section: Section) -> None:
-    """Refuse what this machine would not do."""
-    for key in ("gpus_per_node", "cpus_per_node", "memory_per_node", "time_limit"):
-        if (value := section.get(key)) is not None:
-            raise value.error("is for engine: slurm", "leave it out on this machine, where nothing limits a job")
-    nodes = section.get("nodes")
-    if nodes is not None and nodes.number() != 1:
-        raise nodes.error(f"is {nodes.word()} for this machine", "write engine: slurm, or leave it out")
-
-
-def _directory(value: Value | None, folder: Path) -> str:
+def _directory(section: Section, folder: Path | None, engine: EngineName) -> str:
+    value = section.get("working_directory")
+    if folder is None or engine in ELSEWHERE:
+        if value is None:
+            what = "is sent over the API" if folder is None else f"is for engine: {engine}"
+            raise section.place.error(f"{what} and lacks working_directory", "name the folder on the nodes: an absolute path")
+        if not Path(value.text()).is_absolute():
+            raise value.error(f"is {value.text()!r}, which is not an absolute path", "name the folder as the nodes know it")
+        return value.text()
     found = (folder / (value.text() if value else ".")).resolve()
     if value is not None and not found.is_dir():
         raise value.error(f"is {str(found)!r}, which is not a directory here", "name one that all nodes have")
@@ -114,15 +136,17 @@ def _command(value: Value) -> tuple[str, ...]:
     if not value.is_list:
         raise value.error("is not a list", "write one word an item: [python, train.py, --epochs=3]; no shell reads it")
     words = value.strings()
-    if redact_arguments(words) != list(words):
-        raise value.error("contains a secret", "read it from the environment, and name its file below `secrets`")
+    for item, word, shown in zip(value.items(), words, redact_arguments(words), strict=True):
+        if word != shown:
+            raise item.error("contains a secret", "read it from the environment, and name its file below `secrets`")
     return _with_known_fields(value, words)
 
 
 def _with_known_fields(value: Value, words: tuple[str, ...]) -> tuple[str, ...]:
-    for field in re.findall(r"\{[a-z_]+\}", " ".join(words)):
-        if field not in (CHECKPOINT, NODES, MASTER):
-            raise value.error(f"has {field}, which stands for nothing", f"known are {CHECKPOINT}, {NODES}, {MASTER}")
+    for item, word in zip(value.items() if value.is_list else [value], words, strict=True):
+        for field in re.findall(r"\{[a-z_]+\}", word):
+            if field not in (CHECKPOINT, NODES, MASTER):
+                raise item.error(f"has {field}, which stands for nothing", f"known are {CHECKPOINT}, {NODES}, {MASTER}")
     return words
 
 
@@ -191,17 +215,6 @@ def _secrets(value: Value | None) -> dict[str, str]:
     return found
 
 
-def _slurm_options(value: Value | None) -> tuple[str, ...]:
-    found = []
-    for name, item in (value.section().values if value else {}).items():
-        if not re.fullmatch(r"[a-z][a-z-]*", name):
-            raise item.error("is not a long option of sbatch", "write `partition: train` for --partition=train")
-        if name in {"wrap", "job-name", "comment", "output", "requeue", "nodes", "chdir", "parsable", "test-only"}:
-            raise item.error("is an option that tachoscope sets", "leave it out")
-        found.append(f"--{name}={item.word()}")
-    return tuple(found)
-
-
 def _restart(section: Section) -> RestartPolicy:
     default = RestartPolicy()
     most = _count(section, "most_attempts", default.most_attempts, least=1)
@@ -215,10 +228,14 @@ def _restart(section: Section) -> RestartPolicy:
     )
 
 
-def _actions(section: Section) -> ActionPolicy:
+def _actions(section: Section, engine: EngineName) -> ActionPolicy:
+    interval = section.get("checkpoint_interval")
+    if interval is not None and engine in ELSEWHERE and _mode(interval) != "off":
+        # The ranks agree in a folder of the working directory, whose name only the first node would know.
+        raise interval.error(f"is not supported with engine: {engine}", "leave it out")
     return ActionPolicy(
         quarantine_shards=_mode(section.get("quarantine_shards")),
-        checkpoint_interval=_mode(section.get("checkpoint_interval")),
+        checkpoint_interval=_mode(interval),
         most_actions=_count(section, "most_actions", ActionPolicy().most_actions),
     )
 

@@ -484,6 +484,18 @@ class Store:
         """Write a document of a training job, see `submitted_jobs`, in place of the one before; return its path."""
         return self._put_bytes(f"training-jobs/{check_job_name(name)}/{key}", document)
 
+    def create_training_job(self, name: str, key: str, document: bytes) -> bool:
+        """Write a document of a training job that does not exist; return False if it exists. Of several writers one succeeds."""
+        path = f"{self._root}/training-jobs/{check_job_name(name)}/{key}"
+        try:
+            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._fs.pipe_file(path, document, mode="create")
+        except FileExistsError:
+            return False
+        except Exception as error:
+            raise not_written(path, error, where=f" in store {self.url}") from None
+        return True
+
     def folders(self, path: str) -> list[str]:
         """Return the paths of the folders in a folder of `files`, sorted; none where it does not exist."""
         return sorted(self._list(path))

@@ -122,12 +122,12 @@ class DirectoryFiles(LocalFileSystem):  # type: ignore[misc]
         with self._open(path) as file:
             return os.fstat(file.fileno()).st_uid, _whole(file, path)
 
-    def pipe_file(self, path: str, value: bytes, **_: Any) -> None:
-        """Write a file. It appears whole or not at all."""
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        """Write a file. It appears whole or not at all; with the mode `create`, none is replaced."""
         folder, name = os.path.split(self._strip_protocol(path))
         at = self._folder(folder)
         try:
-            write_whole(at, name, value)
+            write_whole(at, name, value, create=mode == "create")
         finally:
             os.close(at)
 
