@@ -14,11 +14,23 @@ from typing import Any, TypeVar
 import typer
 import typer.core
 
+from tachoscope_cli.common.parameters import without_conversions
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Group(typer.core.TyperGroup):
     """Commands whose help lists them under titles of their own, with whole sentences; typer's plain list cuts those off."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        without_conversions(self, ctx)
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command: Any = super().get_command(ctx, cmd_name)
+        if command is not None:
+            without_conversions(command, ctx)
+        return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of the commands."""
