@@ -171,25 +171,31 @@ class Request:
         return self._clock() - self._arrived
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of its `RequestDone` that it knows."""
+        """Return the fields of its `RequestDone` that it knows, without most that are as by default: each takes time to write."""
         arrived, first, last = self._arrived, self._first_token, self._last_token
-        spent = zip(STATES, self._nanoseconds, strict=False)
-        return {
+        found = {
             "wall_seconds": (self.ended_ns - arrived) / 1e9,
-            "phase_seconds": {state: used / 1e9 for state, used in spent if used} if self._entered else {},
+            "phase_seconds": self._phase_seconds() if self._entered else {},
             "outcome": self.outcome,
             "status": arguments.as_integer(self.status, "status"),
             "tokens_in": arguments.as_integer(self.tokens_in, "tokens_in"),
             "tokens_out": arguments.as_integer(self.tokens_out, "tokens_out"),
             "model": arguments.text(self.model),
             "version": arguments.text(self.version),
-            "first_token_seconds": (first - arrived) / 1e9 if first else None,
-            "inter_token_seconds": (last - first) / 1e9,
-            "inter_token_count": self._gap_count,
-            "inter_token_max_seconds": self._gap_max / 1e9,
-            "inter_token_buckets": _without_zeros(self._buckets or []),
-            "preemptions": self.preemptions,
         }
+        if self.preemptions:
+            found["preemptions"] = self.preemptions
+        if first:
+            found["first_token_seconds"] = (first - arrived) / 1e9
+        if self._gap_count:
+            found["inter_token_seconds"] = (last - first) / 1e9
+            found["inter_token_count"] = self._gap_count
+            found["inter_token_max_seconds"] = self._gap_max / 1e9
+            found["inter_token_buckets"] = _without_zeros(self._buckets or [])
+        return found
+
+    def _phase_seconds(self) -> dict[str, float]:
+        return {state: used / 1e9 for state, used in zip(STATES, self._nanoseconds, strict=False) if used}
 
     def _enter(self, index: int, *, only_from: int = -1) -> int:
         """Change the state and return the previous one; with `only_from`, only from that state."""

@@ -15,6 +15,19 @@ from hypothesis import strategies as st
 from fake_clock import SECOND, FakeClock
 from tachoscope.serving.request import STATES, Request
 from tachoscope_core.metrics.serving import INTER_TOKEN_BUCKETS
+from tachoscope_core.records import records
+
+ENVELOPE = {
+    "job": "j",
+    "attempt": 0,
+    "writer": "w",
+    "seq": 0,
+    "rank": 0,
+    "local_rank": 0,
+    "host": "h",
+    "time": 1.0,
+    "monotonic_ns": 1,
+}
 
 
 class Ended:
@@ -199,11 +212,12 @@ def test_states_are_exclusive_and_never_more_than_the_wall_and_each_gap_is_in_it
     counted = [0] * (len(INTER_TOKEN_BUCKETS) + 1)
     for gap in gaps:
         counted[bisect_left([round(bound * SECOND) for bound in INTER_TOKEN_BUCKETS], gap)] += 1
-    assert sum(fields["inter_token_buckets"]) == fields["inter_token_count"] == len(gaps)
-    assert fields["inter_token_buckets"] == counted[: len(fields["inter_token_buckets"])]
-    assert fields["inter_token_seconds"] == sum(gaps) / 1e9
-    assert fields["inter_token_max_seconds"] == max(gaps, default=0) / 1e9
-    assert fields["first_token_seconds"] == ((token_times[0] - arrived) / 1e9 if token_times else None)
+    record = records.RequestDone(request="1", **ENVELOPE, **fields)  # type: ignore[arg-type]
+    assert sum(record.inter_token_buckets) == record.inter_token_count == len(gaps)
+    assert record.inter_token_buckets == counted[: len(record.inter_token_buckets)]
+    assert record.inter_token_seconds == sum(gaps) / 1e9
+    assert record.inter_token_max_seconds == max(gaps, default=0) / 1e9
+    assert record.first_token_seconds == ((token_times[0] - arrived) / 1e9 if token_times else None)
 
 
 def test_many_threads_on_one_request_lose_no_time_and_no_token_and_end_it_once() -> None:
