@@ -133,8 +133,8 @@ def summed(places: tuple[Labels, ...], gap: Rows, duration: Nanoseconds) -> npt.
         sums[name] = [column.texts[number] for number in column.number[first].tolist()]
     np.add.at(sums["total_ns"], place, duration)
     np.maximum.at(sums["longest_ns"], place, duration)
-    pairs = np.unique(np.stack([place.reshape(-1), gap]), axis=1)
-    np.add.at(sums["gaps"], pairs[0], 1)
+    width = int(gap.max(initial=0)) + 1
+    np.add.at(sums["gaps"], np.unique(place.reshape(-1) * width + gap) // width, 1)
     return sums[np.lexsort((first, -sums["total_ns"]))]
 
 

@@ -31,13 +31,15 @@ def _rules(about: str) -> list[tuple[str, re.Pattern[str]]]:
 
 
 def _any(patterns: list[str]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+    """Return a pattern for lower-case text: with re.IGNORECASE a search takes twice as long."""
+    joined = "|".join(f"(?:{pattern})" for pattern in patterns)
+    return re.compile(re.sub(r"(?<!\\)[A-Z]", lambda letter: letter[0].lower(), joined))
 
 
 @lru_cache(maxsize=100_000)
 def class_of(name: str) -> str:
     """Return the class of a kernel by its name, `other` where no pattern of `kernel_classes.yaml` fits."""
-    text = _without_arguments(name)
+    text = _without_arguments(name).lower()
     return next((found for found, pattern in _rules("classes") if pattern.search(text)), OTHER)
 
 
@@ -61,7 +63,8 @@ def precision_of(name: str) -> str:
 def _matrix_fact(name: str, rules: str) -> str:
     if class_of(name) not in MATRIX_CLASSES:
         return NOT_APPLICABLE
-    return next((found for found, pattern in _rules(rules) if pattern.search(name)), UNKNOWN)
+    text = name.lower()
+    return next((found for found, pattern in _rules(rules) if pattern.search(text)), UNKNOWN)
 
 
 def _without_arguments(name: str) -> str:
