@@ -10,6 +10,7 @@ from pathlib import Path
 from tachoscope_analyzers.flight_recorder.read import NAME
 from tachoscope_analyzers.trace.reading.trace_files import PATTERN_LETTERS, SUFFIXES
 from tachoscope_cli.inputs.paths import is_job_folder, is_store
+from tachoscope_core.allocator import keep_freed_memory
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.spool import SEGMENT_SUFFIX
 
@@ -37,6 +38,7 @@ def are_traces(paths: list[str]) -> bool:
 def begin_reading(paths: list[str]) -> None:
     """Begin to read a single trace while this process imports what analyses it; several are read by processes of their own."""
     if len(paths) == 1 and os.path.isfile(paths[0]):
+        keep_freed_memory()
         from tachoscope_analyzers.trace.reading import read
 
         read.begin_reading(Path(paths[0]))
