@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import urllib.parse
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -113,6 +112,8 @@ def demo(
     A real PyTorch DDP training on this machine, on CPU, under the probe; it takes under a minute and needs no GPU.
     """
     needs_analysis()
+    import urllib.parse
+
     from tachoscope_analyzers.job.report import analyze as judge
     from tachoscope_analyzers.records.load import from_store
     from tachoscope_cli.commands import demo as demo_module

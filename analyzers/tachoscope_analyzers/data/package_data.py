@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from tachoscope_core import yaml_text
 
+_PACKAGE = Path(__file__).parents[1]
+
 
 def shipped(name: str) -> Any:
     """Return what a YAML file of this package holds, such as `trace/analyses/devices.yaml`."""
-    return yaml_text.load((files("tachoscope_analyzers") / name).read_bytes())
+    return yaml_text.load((_PACKAGE / name).read_bytes())

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 
 from tachoscope_analyzers.trace.findings.report import report
 from tachoscope_analyzers.trace.ranks.job import JobTraces, read_job
@@ -104,6 +103,10 @@ _NOT_REPLAYED = QualityNote(
 
 
 def _read(paths: list[str], executor: str, wanted: SummaryOptions, console: Console) -> JobTraces:
+    if not console.is_terminal:
+        return read_job(paths, executor=executor, wanted=wanted)
+    from rich.progress import MofNCompleteColumn, TimeElapsedColumn
+
     with progress(MofNCompleteColumn(), TimeElapsedColumn(), on=console) as bar:
         task = bar.add_task("reading traces", total=None)
         return read_job(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -95,7 +95,7 @@ def catalogue(server: str) -> Catalogue:
 
     if server not in SERVERS:
         raise KeyError(server)
-    data: Any = yaml_text.load((files("tachoscope_core") / "servers" / f"{server}.yaml").read_bytes())
+    data: Any = yaml_text.load(Path(__file__).with_name(f"{server}.yaml").read_bytes())
     found = msgspec.convert(data, Catalogue)
     unknown = set(found.signals) - set(SIGNALS)
     if unknown:

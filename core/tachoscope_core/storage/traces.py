@@ -22,9 +22,7 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records.records import check_job_name
 from tachoscope_core.storage import cache_dir
 from tachoscope_core.storage.store import Store, written_time
-
-SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
-"""What the names of traces end with, as `tachoscope_analyzers.trace` reads them."""
+from tachoscope_core.storage.trace_names import SUFFIXES
 
 CACHE_BYTES = 20 << 30
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@,-]{0,254}")

@@ -28,7 +28,7 @@ from tachoscope_analyzers.trace.events.missing_device_work import device_work_is
 from tachoscope_analyzers.trace.events.steps import Steps, named
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
-from tachoscope_core.metrics.catalogue import TRAINING_STATES
+from tachoscope_core.metrics.training import TRAINING_STATES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tachoscope_analyzers.advice import batch, exchange, workers
+from tachoscope_analyzers.advice import batch, exchange
 from tachoscope_analyzers.advice.advised import NONE, Advised
 from tachoscope_analyzers.advice.expected_step import step_without
 from tachoscope_analyzers.advice.handover import handover_seconds
@@ -34,6 +34,8 @@ def _workers(candidate: Candidate, step: float, _: int) -> Advised:
     rows = {row.signal: row.value for row in candidate.evidence}
     if LOADS_IN_PROCESS not in rows or LOADER_SECONDS not in rows:
         return NONE  # with workers, a trace shows neither how many there are nor what they do
+    from tachoscope_analyzers.advice import workers  # with all that reads records, which few traces need
+
     making = max(rows[LOADER_SECONDS], float(candidate.seconds.mean()))
     late = tuple(candidate.ranks) if candidate.slug == "input_straggler" and candidate.ranks != "all" else ()
     rest = step_without(candidate, step)

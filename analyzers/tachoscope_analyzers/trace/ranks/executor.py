@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,6 +62,9 @@ def executor_for(address: str, tasks: int, *, in_threads: bool = False) -> Itera
         with _threads(workers) as threads:
             yield threads
         return
+    import multiprocessing  # a trace alone needs no processes
+    from concurrent.futures import ProcessPoolExecutor
+
     # A forked child may inherit locks that threads of this process hold; a spawned one starts clean.
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts)
     try:

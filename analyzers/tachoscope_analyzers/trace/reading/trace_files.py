@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.storage.traces import SUFFIXES as SUFFIXES
+from tachoscope_core.storage.trace_names import SUFFIXES as SUFFIXES
 
 PATTERN_LETTERS = "*?["
 _HANDLERS_NAME = re.compile(r"(?P<process>.+_[0-9]+)\.[0-9]{10,}\.pt\.trace\.json(\.gz)?")
