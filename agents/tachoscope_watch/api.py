@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 
+from tachoscope_core.jobs.submission import MOST_KEY_CHARACTERS
+from tachoscope_core.jobs.training_job_view import TrainingJobView
 from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.report import Finding, gravest
 from tachoscope_watch.profile_view import Profile
 from tachoscope_watch.profiles import MOST_STEPS
+from tachoscope_watch.training_jobs import MOST_BODY_BYTES, PATH, TrainingJobDetail
 from tachoscope_watch.view import JobView
 
 
@@ -66,8 +69,9 @@ def jobs(views: Sequence[JobView]) -> bytes:
 
 def openapi(version: str) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document; its schemas are made of the types that are served."""
-    schemas = msgspec.json.schema_components([JobLine, JobView, Profile], ref_template="#/components/schemas/{name}")
-    (line_schema, view_schema, profile_schema), components = schemas
+    shown = [JobLine, JobView, Profile, TrainingJobView, TrainingJobDetail]
+    schemas = msgspec.json.schema_components(shown, ref_template="#/components/schemas/{name}")
+    (line_schema, view_schema, profile_schema, *training_schemas), components = schemas
     listed = {"type": "object", "required": ["jobs"], "properties": {"jobs": {"type": "array", "items": line_schema}}}
     several = {"profiles": {"type": "array", "items": profile_schema}}
     profiles = {"type": "object", "required": ["profiles"], "properties": several}
@@ -106,8 +110,55 @@ def openapi(version: str) -> dict[str, Any]:
                     | unknown,
                 },
             },
+            **_training_jobs(*training_schemas),
         },
         "components": {"schemas": components},
+    }
+
+
+def _training_jobs(line: dict[str, Any], detail: dict[str, Any]) -> dict[str, Any]:
+    listed = {"type": "object", "required": ["training_jobs"], "properties": {"training_jobs": {"type": "array", "items": line}}}
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    conflict = {"409": _json("The name is another job's, or the state of the job excludes it", _ERROR)}
+    store = {"503": _json("The store cannot be read or written", _ERROR)} | _CLOSED
+    unknown = {"404": _json("No training job is called so", _ERROR)} | store
+    submitted = {
+        "summary": "Submit a training job; a supervisor starts it. The same key again is the same job",
+        "parameters": [_KEY, _AGAIN],
+        "requestBody": {
+            "required": True,
+            "description": f"The specification as `tachoscope submit` reads it, at most {MOST_BODY_BYTES >> 10} KiB.",
+            "content": {"application/yaml": {"schema": {"type": "object"}}, "application/json": {"schema": {"type": "object"}}},
+        },
+        "responses": {
+            "201": _json("It is in the store", line),
+            "403": _NOT_ACCEPTED,
+            "413": {"description": "The specification is too long", "content": _TEXT},
+            "422": _json("The specification or the query is not valid; the line is named", _ERROR),
+        }
+        | conflict
+        | store,
+    }
+    cancelled = {"202": _json("Its supervisor ends it", line), "403": _NOT_ACCEPTED} | conflict | unknown
+    return {
+        PATH: {
+            "get": {"summary": "All training jobs that were submitted", "responses": {"200": _json("The jobs", listed)} | store},
+            "post": submitted,
+        },
+        f"{PATH}/{{name}}": {
+            "get": {
+                "summary": "One training job: state, attempts, workers, checkpoints, findings and lineage",
+                "parameters": [name],
+                "responses": {"200": _json("The job", detail)} | unknown,
+            }
+        },
+        f"{PATH}/{{name}}/cancel": {
+            "post": {
+                "summary": "Ask for the end of a training job; the request has no body",
+                "parameters": [name],
+                "responses": cancelled,
+            }
+        },
     }
 
 
@@ -125,6 +176,24 @@ _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _REFUSED: dict[str, Any] = {
     "description": "Nobody is known by password, token or certificate here; or, as plain text, a page in a browser asks",
     "content": {"application/json": {"schema": _ERROR}} | _TEXT,
+}
+
+
+_NOT_ACCEPTED: dict[str, Any] = {
+    "description": "The watch does not accept training jobs (--accept-jobs); or, as plain text, a page in a browser asks",
+    "content": {"application/json": {"schema": _ERROR}} | _TEXT,
+}
+_KEY = {
+    "name": "key",
+    "in": "query",
+    "description": "Made from the specification if it is not given.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": MOST_KEY_CHARACTERS},
+}
+_AGAIN = {
+    "name": "again",
+    "in": "query",
+    "description": "Let a job of this name that failed or was cancelled go on.",
+    "schema": {"type": "boolean", "default": False},
 }
 
 

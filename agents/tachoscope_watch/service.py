@@ -22,7 +22,7 @@ from tachoscope_core.net.allowed_hosts import is_loopback
 from tachoscope_core.storage.store import Store
 from tachoscope_service.common.log import Log
 from tachoscope_service.http import web_config
-from tachoscope_service.http.server import Request, Response, WebServer
+from tachoscope_service.http.server import AnyHandler, Request, Response, WebServer
 from tachoscope_service.metrics.family import Family
 from tachoscope_service.metrics.prometheus_text import CONTENT_TYPE_LATEST, Exposition
 from tachoscope_watch import api
@@ -36,6 +36,7 @@ from tachoscope_watch.live_jobs import LiveJob, NodeReader
 from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
 from tachoscope_watch.scheduler.collector import SCHEDULERS, SchedulerCollector
 from tachoscope_watch.sharing import Found, merged
+from tachoscope_watch.training_jobs import TrainingJobPages
 from tachoscope_watch.view import JobView
 
 _LATE_CYCLES = 3.0
@@ -57,7 +58,7 @@ class Settings:
         scheduler: that is asked for its queue and accelerators, one of `SCHEDULERS`; empty: none.
         lease_seconds: the jobs are shared with all watches that keep such a lease in the store; 0.0: all are this watch's.
         over_seconds: of a job that are judged, where enough steps fit into them. compact_seconds: from one compaction of the store
-            to the next; 0: it is not compacted.
+            to the next; 0: it is not compacted. accepts_jobs: training jobs are submitted and cancelled over the API.
     """
 
     store: str
@@ -70,6 +71,7 @@ class Settings:
     compact_seconds: float = 3600.0
     lease_seconds: float = 0.0
     scheduler: str = ""
+    accepts_jobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,11 @@ class Watch:
         self._last_good = time.monotonic()
         self.round = CycleResult()
         config = web_config.load(settings.web_config) if settings.web_config is not None else None
+        if settings.accepts_jobs and (config is None or not config.knows_clients):
+            raise TachoscopeError(
+                "anyone who can reach the address could run commands: training jobs are accepted only from known clients",
+                fix="require a password, a token or a client certificate with --web-config",
+            )
         store = Store(settings.store)
         self._leases = None
         if settings.lease_seconds:
@@ -110,7 +117,8 @@ class Watch:
         self._executor = executor
         self._scheduler = SchedulerCollector(SCHEDULERS[settings.scheduler](), log) if settings.scheduler else None
         self._exposition = Exposition(self._families, self._page_key)
-        routes = {
+        self._training_jobs = TrainingJobPages(store, self._view, self._closed)
+        routes: dict[str, AnyHandler] = {
             "/": lambda _: Response(200, "text/html; charset=utf-8", _PAGE),
             "/metrics": lambda _: Response(200, CONTENT_TYPE_LATEST, self._exposition.page()),
             "/healthz": self._healthz,
@@ -119,7 +127,8 @@ class Watch:
             "/v1/jobs/*/profile": self._profiles_of,
             "/v1/openapi.json": lambda _: Response(200, _JSON, msgspec.json.encode(api.openapi(version("tachoscope")))),
         }
-        posts = {"/v1/jobs/*/profile": self._ask_profile}
+        routes |= self._training_jobs.gets()
+        posts: dict[str, AnyHandler] = {"/v1/jobs/*/profile": self._ask_profile, **self._training_jobs.posts()}
         self._known_clients = config is not None and config.knows_clients
         budget = min(JUDGE_SECONDS, 0.8 * settings.every_seconds)
         self._looks = JobLooks(settings.store, settings.over_seconds, budget)
@@ -335,6 +344,12 @@ class Watch:
         if late is not None:
             return Response(503, "text/plain; charset=utf-8", f"no cycle ended for {late:.0f} s\n".encode())
         return Response(200, "text/plain; charset=utf-8", b"ok\n")
+
+    def _closed(self) -> str:
+        """Return why no training job may be submitted or cancelled; empty: it may."""
+        if not self._settings.accepts_jobs:
+            return "this watch does not accept training jobs: start it with --accept-jobs"
+        return "" if self._known_clients else "training jobs are accepted only from known clients: see --web-config"
 
     def _job(self, request: Request) -> Response:
         name = unquote(request.path.rpartition("/")[2])

@@ -12,12 +12,13 @@ from typing import Any
 
 import bcrypt
 
-from tachoscope_service.http.server import Limits, Request, Response, WebServer
+from tachoscope_service.http.server import AnyHandler, Limits, Request, Response, SlowHandler, WebServer
 from tachoscope_service.http.web_config import WebConfig
 
 PAGE = b"".join(b'tachoscope_gpu_busy_ratio{gpu="%d"} 0.5\n' % number for number in range(100))
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4))
 USERS = WebConfig(users={"alice": HASH})
+MOST_BODY_BYTES = 4096
 
 
 def broken(_: Request) -> Response:
@@ -30,12 +31,16 @@ def serving(
 ) -> Iterator[WebServer]:
     """Serve /metrics, /broken and /echo; the log's lines are in `lines` of the server."""
     lines: list[str] = []
-    routes: dict[str, Callable[[Request], Response]] = {
+    routes: dict[str, AnyHandler] = {
         "/metrics": lambda _: Response(200, "text/plain", page, ()),
         "/broken": broken,
         "/echo": lambda request: Response(200, "text/plain", repr(request).encode(), (("X-Extra", "1"),)),
     }
-    posts = {"/a/*/do": lambda request: Response(202, "text/plain", f"did {request.path}".encode())}
+    posts: dict[str, AnyHandler] = {
+        "/a/*/do": lambda request: Response(202, "text/plain", f"did {request.path}".encode()),
+        "/a/*/take": SlowHandler(lambda request: Response(201, "text/plain", request.body), MOST_BODY_BYTES),
+        "/a/*/break": SlowHandler(broken),
+    }
     routes["/a/*/do"] = routes["/echo"]
     server = WebServer(routes, posts=posts, address=address, port=0, web_config=config, log=lines.append, limits=Limits(**limits))
     server.lines = lines  # type: ignore[attr-defined]

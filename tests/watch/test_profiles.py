@@ -134,6 +134,8 @@ def test_each_route_of_the_openapi_document_answers_as_it_says(tmp_path: Path) -
     try:
         document = json.loads(get(f"{watch.url}/v1/openapi.json"))
         for path, methods in document["paths"].items():
+            if path.startswith("/v1/training-jobs"):
+                continue  # test_training_jobs_api.py
             for method, told in methods.items():
                 for job, wanted in (("job", {200, 202}), ("nobody", {404} if "{job}" in path else {200})):
                     url = watch.url + path.replace("{job}", job)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import h11
@@ -32,7 +33,8 @@ class ConnectionHost(Protocol):
     def site(self) -> SitePolicy: ...
     @property
     def read_buffer(self) -> bytearray: ...
-    def answer(self, head: RequestHead) -> Response: ...
+    def most_body_bytes(self, head: RequestHead) -> int: ...
+    def answer(self, head: RequestHead, later: Callable[[Response], None]) -> Response | None: ...
     def count(self, reason: str) -> None: ...
     def forget(self, connection: Connection) -> None: ...
 
@@ -54,6 +56,7 @@ class Connection(TransportProtocol):
         self._http = HttpStream()
         self._head: RequestHead | None = None
         self._allowed = False
+        self._body_awaited = False
         self._between = False
         """Whether one request is answered and nothing of the next is here."""
 
@@ -88,6 +91,9 @@ class Connection(TransportProtocol):
 
     def _advance(self) -> None:
         """Take the next request out of what the client said."""
+        if self._body_awaited:
+            self._take_body()
+            return
         if self.busy or self._closed or self._lingering:
             return
         try:
@@ -95,7 +101,7 @@ class Connection(TransportProtocol):
         except BadRequestError as error:
             self._malformed(error.status)
             return
-        if self._head is not None and self._head.has_body:
+        if self._head is not None and self._head.has_body and not self._host.most_body_bytes(self._head):
             self._malformed(413)
         elif self._head is not None:
             self._check(self._head)
@@ -129,14 +135,51 @@ class Connection(TransportProtocol):
         if self._closed or self._head is None:
             return
         self._allowed = verdict is AuthResult.ALLOWED
-        if self._allowed:
-            self._respond(self._host.answer(self._head))
+        if self._allowed and self._head.has_body:  # only those who may send one have memory taken for it
+            self._body_awaited = True
+            self.set_timer(self.limits.head_seconds, self.too_slow)
+            self.reading(on=True)
+            self._take_body()
+        elif self._allowed:
+            self._answer(self._head)
         elif verdict is AuthResult.REFUSED:
             self._host.count("unauthorised")
             self._respond(status_only(401, *(("WWW-Authenticate", offer) for offer in self._host.site.auth.challenges)))
         else:
             self._host.count("too_many")
             self._respond(status_only(429, ("Retry-After", "1")))
+
+    def _take_body(self) -> None:
+        if self._closed or self._head is None:
+            return
+        try:
+            body = self._http.next_body(self._host.most_body_bytes(self._head))
+        except BadRequestError as error:
+            self._body_awaited = False
+            self._malformed(error.status)
+            return
+        if body is not None:
+            self._body_awaited = False
+            self.stop_timer()
+            self.reading(on=False)
+            self._answer(replace(self._head, request=replace(self._head.request, body=body)))
+        elif self.ended:
+            self.close()
+
+    def _answer(self, head: RequestHead) -> None:
+        response = self._host.answer(head, self._answered_elsewhere)
+        if response is not None:
+            self._respond(response)
+
+    def _answered_elsewhere(self, response: Response) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self._answered, response)
+        except RuntimeError:
+            return  # the loop is closed: the server stopped meanwhile
+
+    def _answered(self, response: Response) -> None:
+        if not self._closed:
+            self._respond(response)
 
     def _respond(self, response: Response, *, last: bool = False) -> None:
         self.busy = True

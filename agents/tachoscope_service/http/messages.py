@@ -24,12 +24,14 @@ class Request:
         query: what follows the question mark.
         accept: the header Accept, or nothing.
         accept_encoding: the header Accept-Encoding, or nothing.
+        body: what was sent, to a handler that takes one.
     """
 
     path: str
     query: str = ""
     accept: str = ""
     accept_encoding: str = ""
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class HttpStream:
     def __init__(self) -> None:
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._unread = bytearray()
+        self._body = bytearray()
 
     def feed(self, data: bytes) -> None:
         self._unread += data
@@ -92,11 +95,9 @@ class HttpStream:
             BadRequestError: when there is something else.
         """
         try:
-            while (event := self._h11.next_event()) is h11.NEED_DATA:
-                if not self._unread:
-                    return None
-                self._h11.receive_data(bytes(self._unread[:_PIECE]))
-                del self._unread[:_PIECE]
+            event = self._next_event()
+            if event is None:
+                return None
             if not isinstance(event, h11.Request):
                 raise BadRequestError(400)
             head = _head(event)
@@ -105,6 +106,35 @@ class HttpStream:
         except h11.RemoteProtocolError as error:
             raise BadRequestError(error.error_status_hint) from None
         return head
+
+    def next_body(self, most_bytes: int) -> bytes | None:
+        """Return the body of the request whose head was returned, or None where there is not all of it yet.
+
+        Raises:
+            BadRequestError: when it is too long, or not a body.
+        """
+        try:
+            while (event := self._next_event()) is not None:
+                if isinstance(event, h11.EndOfMessage):
+                    body, self._body = bytes(self._body), bytearray()
+                    return body
+                if not isinstance(event, h11.Data):
+                    raise BadRequestError(400)
+                self._body += event.data
+                if len(self._body) > most_bytes:
+                    raise BadRequestError(413)
+        except h11.RemoteProtocolError as error:
+            raise BadRequestError(error.error_status_hint) from None
+        return None
+
+    def _next_event(self) -> object | None:
+        """Return the next event of h11, or None where there is not all of it yet."""
+        while (event := self._h11.next_event()) is h11.NEED_DATA:
+            if not self._unread:
+                return None
+            self._h11.receive_data(bytes(self._unread[:_PIECE]))
+            del self._unread[:_PIECE]
+        return event
 
     def write(self, response: Response, extra: tuple[tuple[str, str], ...], *, head_only: bool, last: bool) -> bytes:
         """Return the head of a response; the body follows it on the wire as it is, unless `head_only`.

@@ -8,6 +8,7 @@ out of uvicorn, which has no deadline for a request, and cost it 50 MiB with TLS
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import http
 import ipaddress
@@ -18,7 +19,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tachoscope_core.errors import TachoscopeError
@@ -30,9 +32,26 @@ from tachoscope_service.http.tls import plain_san
 from tachoscope_service.http.transport import READ_BYTES, ConnectionPolicy, Limits
 from tachoscope_service.http.web_config import WebConfig
 
-__all__ = ["Limits", "Request", "Response", "WebServer"]
+__all__ = ["AnyHandler", "Limits", "Request", "Response", "SlowHandler", "WebServer"]
 
 Handler = Callable[[Request], Response]
+WAITING = 32
+"""Requests that may wait for a slow handler."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowHandler:
+    """A handler that may wait, for a store for example: it runs in a thread of its own, one request after the other.
+
+    Attributes:
+        most_body_bytes: of a request; 0: it has no body.
+    """
+
+    handler: Handler
+    most_body_bytes: int = 0
+
+
+AnyHandler = Handler | SlowHandler
 REASONS = ("unauthorised", "malformed", "too_slow", "too_many")
 """Why a request or a connection is refused: the keys of `WebServer.refused`."""
 _BACKLOG = 1024
@@ -46,8 +65,9 @@ class WebServer:
 
     Args:
         routes: a handler by path; `/a/*` is for all that have one part more than `/a`, `/a/*/b` for `b` of each of them. It runs in
-            the server's thread, so it must be quick: a page that is ready.
-        posts: the same for POST, which has no body. Requests of pages in browsers are refused: their reader did not ask for them.
+            the server's thread, so it must be quick, a page that is ready, or a `SlowHandler`.
+        posts: the same for POST; only a `SlowHandler` takes a body. Requests of pages in browsers are refused: their reader did
+            not ask for them.
         address: where to listen; an empty one or `::` is all addresses, IPv4 too.
         port: of it; 0 for a free one, which `port` then tells.
         web_config: TLS and users, or None for neither.
@@ -57,9 +77,9 @@ class WebServer:
 
     def __init__(
         self,
-        routes: Mapping[str, Handler],
+        routes: Mapping[str, AnyHandler],
         *,
-        posts: Mapping[str, Handler] | None = None,
+        posts: Mapping[str, AnyHandler] | None = None,
         address: str,
         port: int,
         web_config: WebConfig | None,
@@ -82,6 +102,8 @@ class WebServer:
         self._thread: threading.Thread | None = None
         self._connections: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._slow: ThreadPoolExecutor | None = None
+        self._waiting = 0
 
     def start(self) -> None:
         """Listen, and serve from now on.
@@ -108,6 +130,8 @@ class WebServer:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         self.site.auth.close(wait=True)
+        if self._slow is not None:
+            self._slow.shutdown(wait=False, cancel_futures=True)
 
     def reload(self, web_config: WebConfig | None) -> None:
         """Serve new connections by this configuration; those that wait for another request are closed, others after their answer.
@@ -130,8 +154,13 @@ class WebServer:
 
     # In the server's thread.
 
-    def answer(self, head: RequestHead) -> Response:
-        """Return the page that an authorised client asks for."""
+    def most_body_bytes(self, head: RequestHead) -> int:
+        """Return how long the body of a request may be; 0: it may have none."""
+        handler = _of_path(self._posts, head.request.path) if head.method == "POST" and not head.from_page else None
+        return handler.most_body_bytes if isinstance(handler, SlowHandler) else 0
+
+    def answer(self, head: RequestHead, later: Callable[[Response], None]) -> Response | None:
+        """Return the page that an authorised client asks for; None: `later` gets it, in another thread."""
         if self._loopback and self._is_open and not _means_this_machine(head.host):
             return status_only(421)
         path = head.request.path
@@ -145,10 +174,30 @@ class WebServer:
             return status_only(403)
         handler = posted if head.method == "POST" else shown
         assert handler is not None
+        if not isinstance(handler, SlowHandler):
+            return self._handled(handler, head.request)
+        if self._waiting >= WAITING:
+            return status_only(503, ("Retry-After", "1"))
+        self._waiting += 1
+        self._slow = self._slow or ThreadPoolExecutor(1, thread_name_prefix="tachoscope-web-slow")
+        self._slow.submit(self._handle_slowly, handler.handler, head.request, later)
+        return None
+
+    def _handle_slowly(self, handler: Handler, request: Request, later: Callable[[Response], None]) -> None:
+        response, loop = self._handled(handler, request), self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the server stopped meanwhile
+                loop.call_soon_threadsafe(self._one_waits_less)
+        later(response)
+
+    def _one_waits_less(self) -> None:
+        self._waiting -= 1
+
+    def _handled(self, handler: Handler, request: Request) -> Response:
         try:
-            return _sound(handler(head.request))
+            return _sound(handler(request))
         except Exception:
-            self._seldom(head.request.path, f"the page {head.request.path} failed: {traceback.format_exc().strip()}")
+            self._seldom(request.path, f"the page {request.path} failed: {traceback.format_exc().strip()}")
             return status_only(500)
 
     def count(self, reason: str) -> None:
@@ -243,7 +292,7 @@ def _means_this_machine(host: str) -> bool:
         return False
 
 
-def _of_path(routes: Mapping[str, Handler], path: str) -> Handler | None:
+def _of_path(routes: Mapping[str, AnyHandler], path: str) -> AnyHandler | None:
     parts = path.rsplit("/", 2)
     patterns = [path, f"{path.rpartition('/')[0]}/*", *([f"{parts[0]}/*/{parts[2]}"] if len(parts) == 3 else [])]
     return next((routes[pattern] for pattern in patterns if pattern in routes), None)

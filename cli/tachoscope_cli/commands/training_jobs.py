@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import subprocess
 import sys
 import time
 from datetime import datetime
@@ -19,11 +18,13 @@ from rich.table import Table
 from tachoscope_cli.common.answers import TrainingJobShown, TrainingJobsShown
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, print_notice, store_url
 from tachoscope_cli.common.output import console, write_json
-from tachoscope_cli.training_jobs.engines import check_store, engine_of
+from tachoscope_cli.training_jobs.engines import engine_of
 from tachoscope_cli.training_jobs.lock import directory_of, held, supervisor_of
+from tachoscope_cli.training_jobs.supervise_all import SuperviseAll, start_supervisor
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
-from tachoscope_core.jobs.submitted_jobs import ENDED, Attempt, Cancellation, SubmittedJob, TrainingJobs, TrainingJobStatus
+from tachoscope_core.jobs import submission
+from tachoscope_core.jobs.submitted_jobs import ENDED, Attempt, TrainingJobs, TrainingJobStatus
 from tachoscope_core.jobs.training_job import ENGINES, TrainingJob
 from tachoscope_core.jobs.training_job_view import view_of
 from tachoscope_core.storage.store import Store, absolute_url
@@ -63,24 +64,15 @@ def submit(
         print_notice(f"{path} is valid: training job {job.name}, engine {job.engine}, {counted(job.nodes, 'node')}")
         return
     opened = Store(absolute_url(store_url(store)))
-    check_store(job, opened)
     if render:
         sys.stdout.write(_rendered(job, opened, key))
         return
-    jobs, submitted = TrainingJobs(opened), SubmittedJob(job=job, key=key or job.digest[:16], submitted_at=time.time())
-    if again:
-        jobs.submit_again(submitted)
-    else:
-        jobs.submit(submitted)
-        if (state := jobs.status(job.name).state) in {"failed", "cancelled"}:
-            raise TachoscopeError(
-                f"training job {job.name!r} was submitted before and is {state}", fix="add --again to let it go on"
-            )
+    state = submission.submit(opened, job, key=key, again=again).state
     if wait:
         raise typer.Exit(_supervise(opened, job))
     where = "" if store is None else f" --store {opened.url}"
     directory = directory_of(opened)
-    if supervisor_of(directory, job.name) is None and jobs.status(job.name).state != "completed":
+    if supervisor_of(directory, job.name) is None and state != "completed":
         _start_supervisor(opened, directory, job.name)
     print_notice(f"training job {job.name} is submitted; next: tachoscope status {job.name}{where}")
 
@@ -93,8 +85,10 @@ def _rendered(job: TrainingJob, store: Store, key: str | None) -> str:
     from tachoscope_cli.training_jobs.kubernetes_objects import jobset
     from tachoscope_cli.training_jobs.supervisor import request_of
 
-    submitted = SubmittedJob(job=job, key=key or job.digest[:16], submitted_at=time.time())
-    request = request_of(store, submitted, Attempt(number=0, intended_at=time.time()), directory_of(store), lock=-1)
+    submission.check_store(job, store)
+    request = request_of(
+        store, submission.submission(job, key), Attempt(number=0, intended_at=time.time()), directory_of(store), lock=-1
+    )
     return yaml.safe_dump(jobset(request, job.kubernetes), sort_keys=False, width=120)
 
 
@@ -109,19 +103,25 @@ def _check_programs(job: TrainingJob) -> None:
 
 
 def _start_supervisor(store: Store, directory: Path, name: str) -> None:
-    path = directory / f"{name}.supervisor.log"
-    with path.open("ab") as log:
-        words = [sys.executable, "-m", "tachoscope_cli.main", "supervise", name, "--store", store.url]
-        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    _, path = start_supervisor(store, directory, name)
     print_notice(f"its supervisor goes on in the background and logs to {path}")
 
 
-def supervise(name: Annotated[str, _NAME], store: StoreOption = None) -> None:
-    """Supervise a training job that was submitted, until it ends: where its supervisor ended, with its machine or by a kill.
+def supervise(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="The training job. Default: all of the store, also later ones, until Ctrl-C."),
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Supervise a training job until it ends: where its supervisor ended, or where it was submitted over the watch's API.
 
-    Nothing is started twice. Exits with 0 once the job is completed, else with 1.
+    Nothing is started twice on one machine. With NAME, exits with 0 once the job is completed, else with 1.
     """
     opened = Store(absolute_url(store_url(store)))
+    if name is None:
+        SuperviseAll(opened, directory_of(opened), _log).run()
+        return
     raise typer.Exit(_supervise(opened, TrainingJobs(opened).status(name).submitted.job))
 
 
@@ -247,11 +247,7 @@ def _hints(status: TrainingJobStatus, store: Store) -> list[str]:
 def cancel(name: Annotated[str, _NAME], store: StoreOption = None) -> None:
     """Cancel a training job: its attempt is ended, and none follows."""
     opened = Store(absolute_url(store_url(store)))
-    jobs = TrainingJobs(opened)
-    state = jobs.status(name).state
-    if state in ENDED:
-        raise TachoscopeError(f"training job {name!r} has ended: {state}", fix=f"tachoscope status {name}")
-    jobs.cancel(name, Cancellation(asked_at=time.time(), asked_by=f"{getpass.getuser()} on {os.uname().nodename}"))
+    submission.cancel(opened, name, f"{getpass.getuser()} on {os.uname().nodename}")
     print_notice(f"{name} is cancelled as soon as its supervisor sees it; next: tachoscope status {name}")
     if supervisor_of(directory_of(opened), name) is None:
         print_notice(f"it has no supervisor on this machine: tachoscope supervise {name}, unless it has one where it was submitted")

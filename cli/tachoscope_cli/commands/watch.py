@@ -55,13 +55,20 @@ def watch(
         Path | None,
         typer.Option(metavar="FILE", help="File with TLS, passwords and tokens, as for the agent (docs/agent/agent.md)."),
     ] = None,
+    accept_jobs: Annotated[
+        bool,
+        typer.Option(
+            "--accept-jobs",
+            help="Let clients that --web-config knows submit and cancel training jobs (docs/guides/training-jobs.md).",
+        ),
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Analyze once, print a line for each live job, and exit.")] = False,
 ) -> None:
     """Watch all live jobs: a report of each every minute, metrics for alerts, and the whole job over all its nodes.
 
     Writes jobs/JOB/reports/watch.json into the store, compacts the records of past days as `store compact` does, and serves
-    /v1/jobs, /v1/jobs/JOB and its /profile, /metrics and /v1/openapi.json. Of its own it writes at most a lease: killed and
-    started again, it goes on. Runs until Ctrl-C or SIGTERM.
+    /v1/jobs, /v1/jobs/JOB and its /profile, /v1/training-jobs, /metrics and /v1/openapi.json. Killed and started again, it goes on.
+    Runs until Ctrl-C or SIGTERM.
     """
     needs_analysis()
     from tachoscope_core.storage.store import absolute_url, check_url
@@ -70,7 +77,7 @@ def watch(
     check_url(url)
     missing = "://" not in url and not Path(url).is_dir()
     if once:
-        for option, given in (("--web-config", web_config), ("--scheduler", scheduler)):
+        for option, given in (("--web-config", web_config), ("--scheduler", scheduler), ("--accept-jobs", accept_jobs or None)):
             if given is not None:
                 raise TachoscopeError(f"{option} cannot be combined with --once")
         if missing:
@@ -95,6 +102,7 @@ def watch(
             compact_seconds=compact_every,
             lease_seconds=lease,
             scheduler=scheduler or "",
+            accepts_jobs=accept_jobs,
         ),
         Log(logging.getLogger("tachoscope")),
     )

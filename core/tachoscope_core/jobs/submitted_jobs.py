@@ -30,6 +30,14 @@ ENDED: frozenset[State] = frozenset({"completed", "failed", "cancelled"})
 Decision = Literal["restart", "completed", "failed", "cancelled"]
 
 
+class NoTrainingJobError(TachoscopeError):
+    """The store has no training job of this name."""
+
+
+class TrainingJobConflictError(TachoscopeError):
+    """Another training job, or the state of this one, excludes what was asked for."""
+
+
 class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that was submitted. `key`: a submission with the same key is this job. `submitted_at`: Unix seconds."""
 
@@ -170,7 +178,7 @@ class TrainingJobs:
         """Store a new job, or return the one that was submitted with this key before.
 
         Raises:
-            TachoscopeError: the name is taken by another key, or the key by another specification.
+            TrainingJobConflictError: the name is taken by another key, or the key by another specification.
         """
         name = submitted.job.name
         there = self._read(f"{self._folder(name)}/job.json", SubmittedJob)
@@ -178,12 +186,12 @@ class TrainingJobs:
             return submitted
         there = there or self.status(name).submitted  # another process was faster
         if there.key != submitted.key:
-            raise TachoscopeError(
+            raise TrainingJobConflictError(
                 f"training job {name!r} was submitted before to store {self._store.url}",
                 fix=f"choose another name, or submit it with --again once it has ended; tachoscope status {name}",
             )
         if there.job != submitted.job:
-            raise TachoscopeError(
+            raise TrainingJobConflictError(
                 f"training job {name!r} was submitted with the same key and another specification",
                 fix="choose another name, or submit it with --again once it has ended",
             )
@@ -193,12 +201,12 @@ class TrainingJobs:
         """Let a job that failed or was cancelled go on, with the specification as it is now; its attempts are kept.
 
         Raises:
-            TachoscopeError: it has not ended, or is completed.
+            NoTrainingJobError: there is none. TrainingJobConflictError: it has not ended, or is completed.
         """
         name = submitted.job.name
         status = self.status(name)
         if status.state not in {"failed", "cancelled"}:
-            raise TachoscopeError(f"training job {name!r} is {status.state}", fix=f"tachoscope status {name}")
+            raise TrainingJobConflictError(f"training job {name!r} is {status.state}", fix=f"tachoscope status {name}")
         self._write(name, "job.json", submitted)
         self._store.remove([f"{self._folder(name)}/cancel.json"])
         if status.attempts and status.attempts[-1].decision != "restart":
@@ -208,12 +216,12 @@ class TrainingJobs:
         """Return what is stored of a job.
 
         Raises:
-            TachoscopeError: there is none of this name.
+            NoTrainingJobError: there is none of this name.
         """
         folder = self._folder(name)
         submitted = self._read(f"{folder}/job.json", SubmittedJob)
         if submitted is None or submitted.job.name != name:
-            raise TachoscopeError(f"store {self._store.url} has no training job {name!r}", fix="tachoscope status lists them")
+            raise NoTrainingJobError(f"store {self._store.url} has no training job {name!r}", fix="tachoscope status lists them")
         numbers = sorted(
             int(match[1])
             for path in self._store.find(f"training-jobs/{name}/attempts")

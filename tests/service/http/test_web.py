@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from unittest.mock import ANY
 
 import pytest
 
@@ -11,7 +12,7 @@ from left_behind import LeftBehind
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_service.http.server import Request, Response, WebServer
 from tachoscope_service.http.web_config import WebConfig
-from web_clients import HASH, PAGE, USERS, answer, ask, basic, closed, connect, fetch, serving, until
+from web_clients import HASH, MOST_BODY_BYTES, PAGE, USERS, answer, ask, basic, closed, connect, fetch, serving, until
 
 
 def test_a_page_comes_whole_with_its_length_type_and_date():
@@ -80,6 +81,26 @@ def test_a_post_needs_the_password_and_has_no_body():
         sock.sendall(ask("/a/one/do", basic("alice", "secret"), method="POST"))
         assert answer(sock)[0] == 202
         sock.sendall(ask("/a/one/do", basic("alice", "secret"), "Content-Length: 2", method="POST") + b"{}")
+        assert answer(sock)[0] == 413
+
+
+def test_a_body_is_taken_only_where_one_is_wanted_of_those_who_are_known_and_up_to_its_limit():
+    known = basic("alice", "secret")
+    with serving(USERS) as server, connect(server) as sock:
+        sock.sendall(ask("/a/one/take", "Content-Length: 4000", method="POST"))
+        assert answer(sock)[0] == 401, "before the body came"
+    with serving(USERS) as server, connect(server) as sock:
+        for text in (b"x", b"y" * MOST_BODY_BYTES):
+            sock.sendall(ask("/a/one/take", known, f"Content-Length: {len(text)}", method="POST") + text[:1])
+            sock.sendall(text[1:])
+            assert answer(sock) == (201, ANY, text)
+        sock.sendall(ask("/a/one/take", known, "Transfer-Encoding: chunked", method="POST") + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
+        assert answer(sock)[2] == b"abc"
+        sock.sendall(ask("/a/one/take", known, method="POST"))
+        assert answer(sock)[2] == b""
+        sock.sendall(ask("/a/one/break", known, method="POST"))
+        assert answer(sock)[0] == 500
+        sock.sendall(ask("/a/one/take", known, "Transfer-Encoding: chunked", method="POST") + b"1001\r\n" + b"z" * 0x1001)
         assert answer(sock)[0] == 413
 
 

@@ -1,0 +1,85 @@
+"""Submits and cancels training jobs: what the commands and the watch's API do, and refuse, alike. No process is started here."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs.submitted_jobs import (
+    ENDED,
+    Cancellation,
+    SubmittedJob,
+    TrainingJobConflictError,
+    TrainingJobs,
+    TrainingJobStatus,
+)
+from tachoscope_core.jobs.training_job import TrainingJob
+from tachoscope_core.storage.store import Store
+
+MOST_KEY_CHARACTERS = 200
+
+
+class InvalidSubmissionError(TachoscopeError):
+    """What was submitted could never run."""
+
+
+def submit(store: Store, job: TrainingJob, *, key: str | None = None, again: bool = False) -> TrainingJobStatus:
+    """Store a job, or return the one that was submitted with this key before.
+
+    Args:
+        key: made from the specification if not given. again: let a job that failed or was cancelled go on, as it is specified now.
+
+    Raises:
+        InvalidSubmissionError: the pods of the job cannot reach the store, or the key cannot be one.
+        TrainingJobConflictError: the name is another job's, or the job is in a state that excludes it.
+    """
+    check_store(job, store)
+    jobs, submitted = TrainingJobs(store), submission(job, key)
+    if again:
+        jobs.submit_again(submitted)
+    else:
+        jobs.submit(submitted)
+    status = jobs.status(job.name)
+    if status.state in {"failed", "cancelled"}:
+        raise TrainingJobConflictError(
+            f"training job {job.name!r} was submitted before and is {status.state}", fix="add --again to let it go on"
+        )
+    return status
+
+
+def submission(job: TrainingJob, key: str | None = None) -> SubmittedJob:
+    """Return the document of a submission at this time."""
+    if key is not None and (not key or len(key) > MOST_KEY_CHARACTERS or not key.isprintable()):
+        raise InvalidSubmissionError(
+            f"{key[:MOST_KEY_CHARACTERS]!r} is not usable as a key", fix=f"use 1 to {MOST_KEY_CHARACTERS} printable characters"
+        )
+    return SubmittedJob(job=job, key=key or job.digest[:16], submitted_at=time.time())
+
+
+def cancel(store: Store, name: str, asked_by: str) -> TrainingJobStatus:
+    """Ask for the end of a job; its supervisor ends it.
+
+    Raises:
+        NoTrainingJobError: there is none. TrainingJobConflictError: it has ended.
+    """
+    jobs = TrainingJobs(store)
+    status = jobs.status(name)
+    if status.state in ENDED:
+        raise TrainingJobConflictError(f"training job {name!r} has ended: {status.state}", fix=f"tachoscope status {name}")
+    if status.cancellation is None:
+        jobs.cancel(name, Cancellation(asked_at=time.time(), asked_by=asked_by))
+    return jobs.status(name)
+
+
+def check_store(job: TrainingJob, store: Store) -> None:
+    """Refuse a store that the pods of a job cannot reach.
+
+    Raises:
+        InvalidSubmissionError: it is a directory outside of the job's volumes.
+    """
+    if job.kubernetes and store.local and not any(Path(store.root).is_relative_to(path) for path in job.kubernetes.volumes):
+        raise InvalidSubmissionError(
+            f"pods of {job.name} have no directory {store.root}, which is the store",
+            fix="use a store of objects (s3://...), or mount it at this path: kubernetes.volumes",
+        )
