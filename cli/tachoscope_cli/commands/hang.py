@@ -14,10 +14,26 @@ from tachoscope_cli.inputs.places import Kind, kind_of, must_be_there
 from tachoscope_core.errors import TachoscopeError
 
 
+def _means_job(name: str, store: str | None, attempt: int | None) -> bool:
+    """Return whether a name means a job, also where a file or folder here has the same name."""
+    if store is not None or attempt is not None or not os.path.lexists(name):
+        return True
+    from tachoscope_cli.common.options import store_url
+    from tachoscope_core.storage.store import Store
+
+    try:
+        return name in Store(store_url(None)).jobs()
+    except TachoscopeError:  # dumps need no store
+        return False
+
+
 def hang(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="JOB|PATH...", help="A job of the store; or dumps, or folders of them: one per rank."),
+        typer.Argument(
+            metavar="JOB|PATH...",
+            help="A job of the store; or dumps, or folders of them: one per rank. `./NAME` is always a folder.",
+        ),
     ],
     job: Annotated[
         str | None, typer.Option(help="What the report on dumps calls the job. Default: the name of the folder.")
@@ -36,7 +52,7 @@ def hang(
     verdict.prepare_process()
     from tachoscope_core.records.records import is_job_name
 
-    if len(paths) == 1 and is_job_name(paths[0]) and not os.path.lexists(paths[0]):
+    if len(paths) == 1 and is_job_name(paths[0]) and _means_job(paths[0], store, attempt):
         from tachoscope_cli.inputs.hang_evidence import hang_of_job
 
         verdict.end(hang_of_job(paths[0], store, attempt), format_.value, output, fail_on)
