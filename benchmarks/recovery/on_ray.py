@@ -207,7 +207,7 @@ def _compared(status: dict[str, Any], noted: list[tuple[int, int]], *, stopped: 
     if status["state"] != "completed" or len(attempts) != 3:
         wrong.append(f"{status['state']} after {len(attempts)} attempts for 2 faults")
     lines = ["| planted | what followed | step |", "|---|---|---|"]
-    planted = (("process killed", "was killed by SIGKILL"), ("cluster restarted", "it was restarted"))
+    planted = (("process killed", "was killed by SIGKILL"), ("cluster restarted", "the cluster was restarted"))
     for (name, words), attempt in zip(planted, attempts, strict=False):
         lines.append(f"| {name} | {attempt['decision']}: {attempt['reason']} | {attempt['last_step']} |")
         wrong += [] if words in attempt["reason"] else [f"{name}: the reason is {attempt['reason']!r}, not {words!r}"]

@@ -159,7 +159,8 @@ def status(
     jobs = TrainingJobs(opened)
     found = [jobs.status(one) for one in ([name] if name else jobs.names())]
     if format_.value == "json":
-        write_json(TrainingJobsShown(training_jobs=[_shown(one, opened) for one in found]))
+        steps = [_last_step(one, opened) if name else None for one in found]  # of all jobs it would read too much
+        write_json(TrainingJobsShown(training_jobs=[_shown(one, opened, step) for one, step in zip(found, steps, strict=True)]))
         return
     if not found:
         print_notice("no training job was submitted to this store; next: tachoscope submit training_job.yaml")
@@ -169,8 +170,8 @@ def status(
         _print(found[0], opened)
 
 
-def _shown(status: TrainingJobStatus, store: Store) -> TrainingJobShown:
-    view = view_of(status, _last_step(status, store))
+def _shown(status: TrainingJobStatus, store: Store, last_step: int | None) -> TrainingJobShown:
+    view = view_of(status, last_step)
     here = supervisor_of(directory_of(store), view.name) is not None
     return TrainingJobShown(**msgspec.structs.asdict(view), has_supervisor_here=here)
 

@@ -52,9 +52,8 @@ class RayEngine:
         """Return the status of the job."""
         found = self._job(engine_id)
         if found is None:
-            return EngineState(
-                "ended", "the Ray cluster does not know it any more: it was restarted, or the job was deleted", by_engine=True
-            )
+            gone = "Ray does not know it any more: the cluster was restarted, or the job deleted"
+            return EngineState("ended", gone, by_engine=True)
         status, error = text(found.get("status")), text(found.get("error_type"))
         reason = text(found.get("message")).strip().partition("\n")[0][:300]
         if status == "PENDING":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,14 +10,17 @@ from pathlib import Path
 import pytest
 
 from tachoscope_cli.commands.hang import hang
+from tachoscope_cli.commands.training_jobs import status
+from tachoscope_cli.common.options import TextOrJson
 from tachoscope_cli.training_jobs import attempt
 from tachoscope_cli.training_jobs.engine import AttemptRequest, EngineState
 from tachoscope_cli.training_jobs.supervisor import Supervisor
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs import submission
-from tachoscope_core.jobs.submitted_jobs import AttemptBegin, TrainingJobs
+from tachoscope_core.jobs.submitted_jobs import Attempt, AttemptBegin, TrainingJobs
 from tachoscope_core.jobs.training_job import TrainingJob
 from tachoscope_core.storage.store import Store
+from watched_jobs import well
 
 
 class EngineOfTest:
@@ -109,6 +113,17 @@ def test_other_nodes_continue_from_the_checkpoint_of_the_first(
 
     assert "begins from checkpoint-7" in capfd.readouterr().err
     assert TrainingJobs(store).attempt_end("x", 0) is None
+
+
+def test_the_last_step_is_shown_while_an_attempt_runs(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    job = well(store.url, "x")
+    TrainingJobs(store).write_attempt("x", Attempt(number=0, intended_at=job.now - 300, engine_id="1:2"))
+
+    status("x", store.url, TextOrJson["json"])
+
+    (shown,) = json.loads(capsys.readouterr().out)["training_jobs"]
+    assert (shown["state"], shown["attempts"][0]["ended_at"]) == ("running", None)
+    assert abs(shown["attempts"][0]["last_step"] - job.step) <= 1
 
 
 def test_hang_means_the_job_of_the_store_where_a_folder_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

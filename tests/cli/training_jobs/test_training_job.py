@@ -80,6 +80,35 @@ def test_what_cannot_be_meant_is_refused_with_its_line(tmp_path: Path, line: str
     assert f"{path}:1:" in str(error.value)
 
 
+HEAD = "name: x\ncommand: [train]\nworking_directory: /code\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("name: x\ncommand:\n  - python\n  - --api-key=sk-live-0123456789abcdef\n", 4, "command[1] contains a secret"),
+        ("name: x\ncommand: [train,\n  '{nodse}']\n", 3, "has {nodse}"),
+        ("name: x\ncommand: [train]\n---\nname: y\n", 4, "has 2 documents"),
+        (f"{HEAD}engine: kubernetes\nkubernetes:\n  namespace: ML\n  image: i\n", 6, "kubernetes.namespace is not a name"),
+        (f"{HEAD}engine: kubernetes\nkubernetes: {{namespace: ml}}\n", 5, "kubernetes lacks image"),
+        (f"{HEAD}engine: kubernetes\nkubernetes: {{namespace: ml, image: i, volumes: {{data: d}}}}\n", 5, "not an absolute path"),
+        (f"{HEAD}engine: ray\nray: {{address: head}}\n", 5, "ray.address is not the address of a Ray dashboard"),
+        (f"{HEAD}engine: ray\nray: {{address: 'http://head:8265'}}\nnodes: 2\n", 6, "is 2 for engine: ray"),
+        (f"{HEAD}engine: ray\nray: {{address: 'http://head:8265'}}\ntime_limit: 1d\n", 6, "is not for engine: ray"),
+        ("name: x\nengine: ray\ncommand: [train]\n", 1, "lacks working_directory"),
+    ],
+)
+def test_an_error_names_the_line_of_the_offender_in_longer_texts(tmp_path: Path, text: str, line: int, said: str) -> None:
+    path = tmp_path / "training_job.yaml"
+    path.write_text(text)
+
+    with pytest.raises(TachoscopeError) as error:
+        read_training_job(path)
+
+    assert said in str(error.value)
+    assert f"{path}:{line}" in str(error.value)
+
+
 def test_an_attempt_runs_only_the_specification_that_was_submitted(tmp_path: Path) -> None:
     path = tmp_path / "training_job.yaml"
     path.write_text("name: x\ncommand: [sh, -c, 'touch ran']\n")
