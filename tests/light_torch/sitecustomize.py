@@ -1,10 +1,11 @@
-"""For processes that tests start: PyTorch imports three large parts of itself when something asks for them, not each time.
+"""For processes that tests start: PyTorch imports large parts of itself when something asks for them, not each time.
 
 Making an optimizer, its steps and DistributedDataParallel import `torch._dynamo` to tell torch.compile what not to trace: two
 seconds of a processor in each process. And the import of torch ends with `torch._meta_registrations`, which says what shapes
 operators give for tensors without data: a third of all that it takes. A profiler that begins reads one setting of
-`torch._inductor`: two seconds again. What is here stands in the place of each until anything else of it is used; then the real
-one is imported. Fake tensors use the first, and with it comes the second.
+`torch._inductor`: two seconds again. Four packages that a training seldom uses, first of all `torch.export`, take a quarter of
+the rest. What is here stands in the place of each until anything else of it is used; then the real one is imported. Fake tensors
+use the first, and with it comes the second.
 """
 
 import importlib
@@ -14,6 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 META = "torch._meta_registrations"
+SELDOM_USED = ("torch.distributions", "torch.export", "torch.masked", "torch.quantization")
 
 
 class Later(ModuleType):
@@ -91,3 +93,5 @@ sys.meta_path.insert(0, MetaRegistrations())
 sys.modules["torch._dynamo"] = Dynamo("torch._dynamo")
 sys.modules["torch._inductor"] = Inductor("torch._inductor")
 sys.modules["torch._inductor.config"] = Inductor.config
+for package in SELDOM_USED:
+    sys.modules[package] = LaterPackage(package)
