@@ -8,6 +8,7 @@ grows. The second rule needs a clear case, since single saves scatter.
 from __future__ import annotations
 
 import math
+import shlex
 import statistics
 import threading
 import time
@@ -136,30 +137,37 @@ class CheckpointInterval:
         return best / interval, why
 
     def _want(self, factor: float, why: str) -> None:
-        settings = self._settings
-        applied = bool(settings.plan) and self._actions < settings.budget
         self._actions += 1
         self._wanted_factor = factor
         self._newest.clear()
-        undo = ""
-        if applied:
-            try:
-                CheckpointPlan(settings.plan).wish(factor)
-                self._factor, undo = factor, f"rm {settings.plan}/wish"
-            except OSError as error:
-                applied, why = False, f"{why}; not possible: {error}"
-        not_done = "" if applied else " (dry run)" if not settings.plan else " (not done: the budget is used up)"
-        text = f"checkpoint interval {factor:.2f} times the job's own{not_done}: {why}"
+        not_done = self._apply(factor)
+        if not not_done:
+            self._factor = factor
+        text = f"checkpoint interval {factor:.2f} times the job's own{f' ({not_done})' if not_done else ''}: {why}"
         guard.print_line(text)
-        key = f"{settings.attempt:03}-checkpoint_interval-{self._actions:03}"
         self._log(
             Action(
-                key=key,
+                key=f"{self._settings.attempt:03}-checkpoint_interval-{self._actions:03}",
                 time=time.time(),
-                attempt=settings.attempt,
+                attempt=self._settings.attempt,
                 what="checkpoint_interval",
-                applied=applied,
+                applied=not not_done,
                 text=text,
-                undo=undo,
+                undo="" if not_done else f"rm {shlex.quote(self._settings.plan)}/wish",
             )
         )
+
+    def _apply(self, factor: float) -> str:
+        """Want a factor of the ranks; return why that was not done, or nothing."""
+        if not self._settings.plan:
+            return "dry run"
+        if self._actions > self._settings.budget:
+            return "not done: the budget is used up"
+        plan = CheckpointPlan(self._settings.plan)
+        try:
+            if not plan.is_asked():
+                return "not done: the job does not call tachoscope.checkpoint_due"
+            plan.wish(factor)
+        except OSError as error:
+            return f"not done: {error}"
+        return ""

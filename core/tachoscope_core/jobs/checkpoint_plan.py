@@ -66,6 +66,11 @@ class CheckpointPlan:
         os.symlink(f"{factor:.3f}", temporary)
         os.replace(temporary, self._path(_WISH))
 
+    def is_asked(self) -> bool:
+        """Return whether a rank decides by the plan: else a wish has no effect."""
+        with os.scandir(self._folder) as entries:
+            return any(entry.name.startswith(_DECISION.format("")) for entry in entries)
+
     def announce_end(self, source: str) -> None:
         """Say that the attempt is to be preempted, on the word of `source`, such as `SIGUSR1`."""
         with contextlib.suppress(FileExistsError):

@@ -16,7 +16,7 @@ from tachoscope_cli.launcher.checkpoint_interval import CheckpointInterval, Inte
 from tachoscope_cli.training_jobs.bad_shards import BadShard, action_of, bad_shard
 from tachoscope_cli.training_jobs.checkpoint_plan import plan
 from tachoscope_core.jobs.checkpoint_plan import VARIABLE as PLAN_VARIABLE
-from tachoscope_core.jobs.checkpoint_plan import CheckpointPlan
+from tachoscope_core.jobs.checkpoint_plan import CheckpointPlan, Decision
 from tachoscope_core.jobs.submitted_jobs import Action, SubmittedJob, TrainingJobStatus
 from tachoscope_core.jobs.training_job import ActionPolicy, TrainingJob
 from tachoscope_core.records import records
@@ -33,6 +33,8 @@ class Saves:
     def __init__(self, plan: str, **settings: float) -> None:
         self.log: list[Action] = []
         self._time = 0.0
+        if plan:
+            CheckpointPlan(plan).decide(1, Decision(due=False, next_step=2, interval_steps=50))  # the ranks ask
         said = IntervalSettings(plan=plan, attempt=0, **{"budget": 10, **settings})  # type: ignore[arg-type]
         self._interval = CheckpointInterval(said, self.log.append)
 
@@ -96,7 +98,18 @@ def test_a_dry_run_and_a_used_up_budget_only_say_what_they_would_do(tmp_path: Pa
     assert [(one.applied, one.undo) for one in (*dry.log, *used.log)] == [(False, "")] * 2
     assert "(dry run)" in dry.log[0].text
     assert "the budget is used up" in used.log[0].text
-    assert not os.listdir(tmp_path)
+    assert CheckpointPlan(str(tmp_path)).factor() == 1.0
+
+
+def test_of_a_job_that_does_not_ask_the_log_says_that_nothing_was_changed(tmp_path: Path) -> None:
+    saves = Saves(str(tmp_path))
+    (tmp_path / "step-1").unlink()
+
+    saves.take(0.2)
+    saves.take(1.8)
+
+    assert [one.applied for one in saves.log] == [False]
+    assert "does not call tachoscope.checkpoint_due" in saves.log[0].text
 
 
 # Reads five shards; one of them raises, unless it is on the list.
