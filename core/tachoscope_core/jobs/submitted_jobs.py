@@ -156,8 +156,8 @@ class TrainingJobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def actions_left(self) -> int:
-        """How many actions the budget of the job still allows."""
-        return max(self.submitted.job.actions.most_actions - sum(one.applied for one in self.actions), 0)
+        """How many actions the budget of the job still allows; dry runs count, so that the log is bounded as well."""
+        return max(self.submitted.job.actions.most_actions - len(self.actions), 0)
 
 
 class TrainingJobs:
