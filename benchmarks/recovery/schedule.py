@@ -3,9 +3,9 @@
     python -m benchmarks.recovery.schedule --write     # both, one after the other, each at most 15 minutes
 
 Without: `sbatch --requeue` of the same command, which resumes from its newest checkpoint, and a person who looks once a minute: a
-job that has ended is submitted again, one without a new step since the look before is cancelled and submitted again. After the
-same failure a second time the person deletes the newest checkpoint if reading it failed, or leaves the shard out. A real person
-is slower, by nights and weekends.
+job that has ended is submitted again; one that began two minutes ago and finished no step for one is cancelled and submitted again.
+After the same failure a second time the person deletes the newest checkpoint if reading it failed, or leaves the shard out. A
+real person is slower, by nights and weekends.
 
 The truth: the steps that each rank notes with its own clock. Slow storage is a save that sleeps; the straggler has a CPU quota.
 """
@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,6 @@ class Person:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._next_look = time.time() + PERSON_SECONDS
-        self._highest_before = -1
         self._last_error = ""
         self.finished = False
         self._job = ""
@@ -238,9 +238,9 @@ class Person:
         if self.finished or time.time() < self._next_look:
             return
         self._next_look = time.time() + PERSON_SECONDS
-        state = run.cluster.run("squeue", "--noheader", "--states=all", f"--jobs={self._job}", "--format=%T", check=False).strip()
-        if state in {"PENDING", "CONFIGURING", "COMPLETING"} or (state == "RUNNING" and highest > self._highest_before):
-            self._highest_before = highest
+        words = ("squeue", "--noheader", "--states=all", f"--jobs={self._job}", "--format=%T %S")
+        state, _, began = run.cluster.run(*words, check=False).strip().partition(" ")
+        if state in {"PENDING", "CONFIGURING", "COMPLETING"} or (state == "RUNNING" and not self._stands_still(began)):
             return
         if state == "RUNNING":
             run.cluster.run("scancel", self._job)
@@ -248,7 +248,11 @@ class Person:
         self._correct()
         self.submit()
         run.person_acts.append(f"{time.time() - run.began:.0f} s: {state or 'gone'}: submitted again")
-        self._highest_before = highest
+
+    def _stands_still(self, began: str) -> bool:
+        ended = max((step.ended for rank in range(2) for step in self._run.noted(rank)[-1:]), default=0.0)
+        runs_for = time.time() - datetime.fromisoformat(began).timestamp()
+        return runs_for > 2 * PERSON_SECONDS and time.time() - ended > PERSON_SECONDS
 
     def _correct(self) -> None:
         """After the same error a second time remove what caused it."""
@@ -293,7 +297,6 @@ def _result(run: Run) -> dict[str, Any]:
     last = max((step.ended for steps in ranks for step in steps), default=run.began)
     useful = sum(step.ended - step.began for step in firsts.values())
     goodput: dict[str, Any] = json.loads(run.call("goodput", NAME, "--format", "json") or "{}")
-    (run.folder / "goodput.json").write_text(json.dumps(goodput))
     resumed = (run.folder / "resumes.txt").read_text() if (run.folder / "resumes.txt").exists() else ""
     return {
         "faults": len(run.planted),
@@ -302,7 +305,7 @@ def _result(run: Run) -> dict[str, Any]:
         "wall": last - run.began,
         "useful": useful,
         "resumes": len(resumed.splitlines()) // 2,
-        "goodput": goodput,
+        "goodput": goodput.get("ledgers"),
     }
 
 
@@ -310,11 +313,16 @@ def main() -> int:
     """Run the schedule with and without; print and, with --write, record the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=("with", "without"), action="append")
+    parser.add_argument(
+        "--results", type=Path, help="file with the results of the other half, if it was run before; this one is added"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folders")
     parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
     steps = APART * (sum(apart for _, apart, _ in SCHEDULE) + 1)
-    results = {}
+    results: dict[str, dict[str, Any]] = {}
+    if options.results is not None and options.results.exists():
+        results = json.loads(options.results.read_text())
     for how in options.only or ("with", "without"):
         folder = Path(tempfile.mkdtemp(prefix=f"schedule-{how}-"))
         shutil.copy(Path(__file__).with_name("schedule_training.py"), folder / "train.py")
@@ -325,6 +333,8 @@ def main() -> int:
             run = Run(folder, cluster, how == "with", steps)
             (supervised if run.supervised else by_person)(run)
             results[how] = _result(run)
+        if options.results is not None:
+            options.results.write_text(json.dumps(results))
         if options.keep:
             sys.stderr.write(f"kept: {folder}\n")
         else:
@@ -334,7 +344,7 @@ def main() -> int:
     lines = _lines(results, steps)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     if options.write:
-        write_section("recovery_schedule", "\n".join(lines), "python -m benchmarks.recovery.schedule --write")
+        write_section("recovery_schedule", "\n".join(lines), f"python -m benchmarks.recovery.schedule {' '.join(sys.argv[1:])}")
     return 0 if all(one["steps"] == steps for one in results.values()) else 1
 
 
@@ -352,12 +362,11 @@ def _lines(results: dict[str, dict[str, Any]], steps: int) -> list[str]:
     return lines
 
 
-def _said(goodput: dict[str, Any]) -> str:
+def _said(ledgers: list[dict[str, Any]] | None) -> str:
     """Return the effective seconds by goodput: those of a rank in steps that were not done again."""
-    if not goodput.get("ledgers"):
+    if not ledgers:
         return "none"
-    states = goodput["ledgers"][0]["states"]
-    return f"{sum(states.get(name, 0.0) for name in EFFECTIVE) / 2:.1f} s"
+    return f"{sum(ledgers[0]['states'].get(name, 0.0) for name in EFFECTIVE) / 2:.1f} s"
 
 
 if __name__ == "__main__":
