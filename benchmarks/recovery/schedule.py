@@ -60,6 +60,7 @@ class Run:
     began: float = 0.0
     planted: list[tuple[str, float]] = field(default_factory=list)
     person_acts: list[str] = field(default_factory=list)
+    corrupt: str = "none"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -123,6 +124,7 @@ def _corrupt(run: Run) -> None:
     for place in range(len(data) // 3, len(data) // 3 + 64):
         data[place] ^= 0xFF
     newest.write_bytes(data)
+    run.corrupt = newest.name
     _kill(run)
 
 
@@ -298,13 +300,14 @@ def _result(run: Run) -> dict[str, Any]:
     useful = sum(step.ended - step.began for step in firsts.values())
     goodput: dict[str, Any] = json.loads(run.call("goodput", NAME, "--format", "json") or "{}")
     resumed = (run.folder / "resumes.txt").read_text() if (run.folder / "resumes.txt").exists() else ""
+    resumed_corrupt = sum(run.corrupt in line for line in resumed.splitlines() if line.startswith("0 "))
     return {
         "faults": len(run.planted),
         "steps": len(firsts),
         "again": again,
         "wall": last - run.began,
         "useful": useful,
-        "resumes": len(resumed.splitlines()) // 2,
+        "resumed_corrupt": resumed_corrupt,
         "goodput": goodput.get("ledgers"),
     }
 
@@ -313,9 +316,7 @@ def main() -> int:
     """Run the schedule with and without; print and, with --write, record the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=("with", "without"), action="append")
-    parser.add_argument(
-        "--results", type=Path, help="file with the results of the other half, if it was run before; this one is added"
-    )
+    parser.add_argument("--results", type=Path, help="file that keeps the results of both halves, where they are run one by one")
     parser.add_argument("--keep", action="store_true", help="keep the folders")
     parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
@@ -350,14 +351,14 @@ def main() -> int:
 
 def _lines(results: dict[str, dict[str, Any]], steps: int) -> list[str]:
     lines = [
-        "| | faults met | steps | wall, s | effective, s | share | by goodput | steps again | in intervals |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| | faults met | steps | wall, s | effective, s | share | by goodput | steps again | in intervals | resumes of the corrupt |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for how, one in results.items():
         share = one["useful"] / one["wall"] if one["wall"] else 0.0
         lines.append(
             f"| {how} | {one['faults']} | {one['steps']} of {steps} | {one['wall']:.0f} | {one['useful']:.1f} | {share:.1%}"
-            f" | {_said(one['goodput'])} | {one['again']} | {one['again'] / EVERY:.1f} |"
+            f" | {_said(one['goodput'])} | {one['again']} | {one['again'] / EVERY:.1f} | {one['resumed_corrupt']} |"
         )
     return lines
 
