@@ -351,7 +351,7 @@ def main() -> int:
 
 def _lines(results: dict[str, dict[str, Any]], steps: int) -> list[str]:
     lines = [
-        "| | faults met | steps | wall, s | effective, s | share | by goodput | steps again | in intervals | resumes of the corrupt |",
+        "| | faults | steps | wall, s | effective, s | share | by goodput | steps again | in intervals | resumes of the corrupt |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for how, one in results.items():
