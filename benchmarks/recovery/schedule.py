@@ -355,9 +355,10 @@ def _lines(results: dict[str, dict[str, Any]], steps: int) -> list[str]:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for how, one in results.items():
-        share = one["useful"] / one["wall"] if one["wall"] else 0.0
+        wall = one["wall"] if one["steps"] == steps else MOST_SECONDS
+        share = one["useful"] / wall
         lines.append(
-            f"| {how} | {one['faults']} | {one['steps']} of {steps} | {one['wall']:.0f} | {one['useful']:.1f} | {share:.1%}"
+            f"| {how} | {one['faults']} | {one['steps']} of {steps} | {wall:.0f} | {one['useful']:.1f} | {share:.1%}"
             f" | {_said(one['goodput'])} | {one['again']} | {one['again'] / EVERY:.1f} | {one['resumed_corrupt']} |"
         )
     return lines

@@ -68,7 +68,7 @@ def failures_of_runs(job: JobRecords, clock: Clock, attempts: Sequence[Run], nor
     known: set[tuple[str, str, str]] = set()
     for attempt, ends in ends_of(job, clock, ahead_seconds(job)).items():
         root = root_of(ends, known_templates=known, hang=judged.hang(attempt)) if judged.failed(attempt, ends) else None
-        if root is not None and not judged.was_noticed(root):
+        if root is not None and not judged.was_noticed(attempt, root):
             roots.append((attempt, root))
         elif root is None:
             known |= {end.template for end in ends.ends if end.nature == "thread"}
@@ -106,11 +106,16 @@ class _Judged:
         hang = final_hang(found[-1], self.job, self.clock, self.normal) if found and found[-1].processes else None
         return hang_end(hang) if hang is not None else None
 
-    def was_noticed(self, root: Root) -> bool:
-        """Return whether the job had a notice of preemption: then its end is not a failure."""
-        ends = root.end.nature != "primary" or root.end.cause == "killed"
-        since = (root.end.at - self.clock.unix_seconds(row) for row in self.job.notices)
-        return ends and any(0 <= seconds <= threshold("notice_seconds") for seconds in since)
+    def was_noticed(self, attempt: int, root: Root) -> bool:
+        """Return whether the job had a notice of preemption since it was launched: then its end is not a failure."""
+        if root.end.nature == "primary" and root.end.cause != "killed":
+            return False
+        launches = [row for row in self.job.starts if row.rank == records.LAUNCHER_RANK and row.attempt <= attempt]
+        launch = max((row.attempt for row in launches), default=None)
+        # A notice that ended an earlier launch says nothing of this one.
+        began = min((self.clock.unix_seconds(row) for row in launches if row.attempt == launch), default=0.0)
+        times = [self.clock.unix_seconds(row) for row in self.job.notices]
+        return any(began <= at and 0 <= root.end.at - at <= threshold("notice_seconds") for at in times)
 
     def made_progress(self, attempt: int) -> bool:
         """Return whether an attempt did a step that none before it had done."""

@@ -239,6 +239,14 @@ def test_a_job_that_was_told_that_its_machine_goes_did_not_fail_of_the_kill() ->
     assert job.failures() == []
 
 
+def test_a_kill_after_another_launch_is_a_failure_though_the_launch_before_had_a_notice() -> None:
+    job = Job(2).attempt().exited(0, 6.0, -9).exited(1, 6.1, -9).ended(7.0)
+    job.add("notices", records.PreemptionNotice, 4.0, source="sigterm")
+    job.attempt(1, first=4, at=20.0).exited(1, 26.0, -9, 1).ended(27.0, 1)
+
+    assert [(one.attempt, one.cause, one.rank) for one in job.failures()] == [(1, "killed", 1)]
+
+
 def _twice(second_steps: int, first: int = 1, message: str = "sample 18 is broken") -> list[Failure]:
     job = Job(1).attempt(steps=3).raised(0, 6.0, "ValueError", "sample 17 is broken").ended(7.0)
     job.attempt(1, steps=second_steps, first=first, at=20.0).raised(0, 30.0, "ValueError", message, 1).ended(31.0, 1)
