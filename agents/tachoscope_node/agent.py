@@ -360,12 +360,15 @@ class Agent:
                 unix_seconds=self._unix_clock(),
                 least_hang_seconds=least_seconds(),
             )
-        if not jobs and not self._says_jobs:
+        booted_at, xids = self.collecting.health.since_boot()
+        if not jobs and not xids and not self._says_jobs:
             return
-        status = node_status.NodeStatus(self.config.node_name, self._unix_clock(), every, self.config.flush_seconds, jobs)
+        status = node_status.NodeStatus(
+            self.config.node_name, self._unix_clock(), every, self.config.flush_seconds, jobs, booted_at, xids
+        )
         try:
             node_status.write(self._store, status)
-            self._says_jobs = bool(jobs)
+            self._says_jobs = bool(jobs or xids)
         except TachoscopeError as error:
             self.errors["node"] += 1
             self.log.warning("node status", str(error))

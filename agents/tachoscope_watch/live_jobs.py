@@ -122,6 +122,9 @@ class NodeReader:
 
     Args:
         warn: gets a line of what cannot be read.
+
+    Attributes:
+        statuses: what each node last said of itself, without its jobs.
     """
 
     def __init__(self, store: Store, warn: Callable[[str], None] = lambda _: None) -> None:
@@ -130,6 +133,7 @@ class NodeReader:
         self._owners: dict[str, Owner] = {}
         self._without: dict[str, float] = {}
         self._ledgers = JobLedgers(store, warn)
+        self.statuses: list[NodeStatus] = []
 
     def live_jobs(self, now: float) -> dict[str, LiveJob]:
         """Return the jobs that run, or ended lately, by name.
@@ -142,6 +146,7 @@ class NodeReader:
             others = f"; and {len(read.faults) - 1} more" if len(read.faults) > 1 else ""
             self._warn(f"what a node says is left out: {read.faults[0]}{others}")
         found = live_jobs(read.nodes, now, self._ledgers)
+        self.statuses = [msgspec.structs.replace(node, jobs=[]) for node in read.nodes]
         self._without = {job: asked for job, asked in self._without.items() if job in found}
         owners = {job: self._owners[job].namespace for job in found if job in self._owners}
         return {job: msgspec.structs.replace(one, namespace=owners.get(job, "")) for job, one in found.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,9 @@ from tachoscope_watch.hang import hang_of
 from tachoscope_watch.judge_job import LEAST_SECONDS, is_running, unjudged, with_nodes
 from tachoscope_watch.leases import Leases, ShareMemory
 from tachoscope_watch.live_jobs import LiveJob, NodeReader
+from tachoscope_watch.nodes.actuators import ACTUATORS
+from tachoscope_watch.nodes.lifecycle import NAME, NodeLifecycle
+from tachoscope_watch.nodes.states import Rules
 from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
 from tachoscope_watch.scheduler.collector import SCHEDULERS, SchedulerCollector
 from tachoscope_watch.sharing import Found, merged
@@ -56,6 +60,7 @@ class Settings:
     Attributes:
         every_seconds: from the beginning of a cycle to that of the next. workers: processes that look at jobs.
         scheduler: that is asked for its queue and accelerators, one of `SCHEDULERS`; empty: none.
+        node_rules: of the nodes' life cycle; None: there is none.
         lease_seconds: the jobs are shared with all watches that keep such a lease in the store; 0.0: all are this watch's.
         over_seconds: of a job that are judged, where enough steps fit into them. compact_seconds: from one compaction of the store
             to the next; 0: it is not compacted. accepts_jobs: training jobs are submitted and cancelled over the API.
@@ -72,6 +77,7 @@ class Settings:
     lease_seconds: float = 0.0
     scheduler: str = ""
     accepts_jobs: bool = False
+    node_rules: Rules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,7 @@ class Watch:
         self._memory = self._leases.memory if self._leases is not None else None
         self._executor = executor
         self._scheduler = SchedulerCollector(SCHEDULERS[settings.scheduler](), log) if settings.scheduler else None
+        self._lifecycle = self._node_lifecycle(store)
         self._exposition = Exposition(self._families, self._page_key)
         self._training_jobs = TrainingJobPages(store, self._view, self._closed)
         routes: dict[str, AnyHandler] = {
@@ -141,13 +148,21 @@ class Watch:
         host = f"[{settings.address}]" if ":" in settings.address else settings.address
         self.url = f"{scheme}://{host}:{self.web.port}"
 
+    def _node_lifecycle(self, store: Store) -> NodeLifecycle | None:
+        rules, leases = self._settings.node_rules, self._leases
+        if rules is None:
+            return None
+        watch = leases.watch if leases is not None else socket.gethostname()
+        return NodeLifecycle(store, rules, ACTUATORS[rules.scheduler](), self._log, watch=watch, mine=lambda: self._has(NAME))
+
     def run(self) -> None:
         """Do a cycle every `every_seconds` until `stop`."""
         self._log.info(f"watching {self._settings.store} every {self._settings.every_seconds:g} s; serving {self.url}/v1/jobs")
         if self._leases is not None:
             self._leases.start()
-        if self._scheduler is not None:
-            self._scheduler.start()
+        for part in (self._scheduler, self._lifecycle):
+            if part is not None:
+                part.start()
         pool = self._executor(self._settings.workers, self._memory)
         try:
             while not self._stop.is_set():
@@ -159,8 +174,9 @@ class Watch:
                 self._waited(max(due - time.monotonic(), 0.1), sharing)
         finally:
             self._compaction.close()
-            if self._scheduler is not None:
-                self._scheduler.close()
+            for part in (self._scheduler, self._lifecycle):
+                if part is not None:
+                    part.close()
             pool.shutdown(wait=True, cancel_futures=True)
             self.web.stop()
             self._profiles.close()
@@ -283,6 +299,8 @@ class Watch:
         self.round = CycleResult(self.round.number + 1, views, failed, shown, seconds, ended, sharers)
         if self._leases is not None:
             self._leases.publish(Found(self._leases.watch, sharers, views))
+        if self._lifecycle is not None:
+            self._lifecycle.take_jobs(time.time(), self._views(), self._nodes.statuses)
 
     def _sharing(self) -> tuple[tuple[str, ...], ...]:
         """Return a value that changes when jobs are gained from other watches or lost to them; empty: this watch has none now."""
@@ -302,11 +320,13 @@ class Watch:
         return next((view for view in self._views() if view.job == job), None)
 
     def _page_key(self) -> object:
-        return self.round.number, self._sharing(), self._scheduler.number if self._scheduler is not None else 0
+        parts = (part for part in (self._scheduler, self._lifecycle) if part is not None)
+        return self.round.number, self._sharing(), tuple(part.number for part in parts)
 
     def _families(self) -> Sequence[Family]:
-        """Return the metrics of the last cycle, of those jobs that are this watch's now, and of the scheduler."""
-        return [*self._of_jobs(), *(self._scheduler.families if self._scheduler is not None else ())]
+        """Return the metrics of the last cycle, of those jobs that are this watch's now, of the scheduler and of the nodes."""
+        parts = (part for part in (self._scheduler, self._lifecycle) if part is not None)
+        return [*self._of_jobs(), *(family for part in parts for family in part.families)]
 
     def _of_jobs(self) -> Sequence[Family]:
         last, leases = self.round, self._leases

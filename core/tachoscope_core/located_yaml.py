@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ from tachoscope_core.errors import TachoscopeError
 _TAG = "tag:yaml.org,2002:"
 _BOOLEANS = yaml.SafeLoader.bool_values
 _MOST_SHOWN = 60
+_MOST_COUNT = 1_000_000
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,28 @@ class Value:
         if not math.isfinite(value):
             raise self.error(f"is {quoted(self.node)}, not a finite number", "write a number such as 0.99")
         return value
+
+    def count(self, *, least: int = 0) -> int:
+        """Return a whole number.
+
+        Raises:
+            TachoscopeError: it is anything else, or too small.
+        """
+        number = self.number()
+        if number != int(number) or not least <= number <= _MOST_COUNT:
+            raise self.error(f"is {self.word()}", f"write a whole number of at least {least}")
+        return int(number)
+
+    def seconds(self) -> float:
+        """Return a duration.
+
+        Raises:
+            TachoscopeError: it is anything else.
+        """
+        match = _DURATION.fullmatch(self.word())
+        if match is None:
+            raise self.error(f"is {self.word()!r}, not a duration", "write 90s, 5m, 2h or 1d")
+        return float(match[1]) * _SECONDS[match[2] or "s"]
 
     def flag(self) -> bool:
         """Return a boolean.

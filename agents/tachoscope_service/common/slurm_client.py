@@ -1,4 +1,4 @@
-"""Runs Slurm's own clients, which only read, with a limit of time and of output."""
+"""Runs Slurm's own clients with a limit of time and of output."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis, print_notice, store_url
 from tachoscope_core.errors import TachoscopeError
@@ -120,8 +121,8 @@ def _alone(torch: Any, wanted: Wanted, nominal: dict[str, float], url: str, note
 
     store, history = opened(url, notes)
     result = alone.result(torch, wanted, history, nominal)
-    keep(store, result)
     found = report([result], history, nominal, notes=notes)
+    keep(store, structs.replace(result, verdict=found.verdict, why=found.hosts[0].why))
     return found, found.verdict
 
 

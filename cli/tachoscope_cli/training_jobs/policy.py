@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tachoscope_cli.training_jobs.engine import EngineState
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.jobs.submitted_jobs import Attempt, AttemptEnd, Decision
 from tachoscope_core.jobs.training_job import RestartPolicy
-from tachoscope_core.report.failures import Failure
+from tachoscope_core.report.failures import Failure, suspect_host
 from tachoscope_show.report import failure_words
 
 MOST_WITHOUT_PROGRESS = 3
 """Attempts in a row that ended by themselves without a new step: the next would most likely, too."""
-_OF_HOST = {"hang", "killed", "host_lost"}
-"""Causes behind which a host may stand, as none of the job's code is known to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +99,8 @@ def _excluded(before: Sequence[Attempt], this: Attempt, ended: Ended) -> tuple[s
     """Return from which hosts the next attempt keeps away: lost ones at once, others when a second attempt failed there."""
     hosts = [*this.excluded_hosts, *ended.state.lost_hosts]
     failure = ended.failure
-    host = _suspect_host(failure, this.hosts, by_engine=ended.state.by_engine)
-    there = {_suspect_host(one.failure, one.hosts, by_engine=one.ended_by_engine) for one in before}
+    host = suspect_host(failure, by_engine=ended.state.by_engine, names=this.hosts)
+    there = {suspect_host(one.failure, by_engine=one.ended_by_engine, names=one.hosts) for one in before}
     if failure is not None and host and (failure.cause == "host_lost" or host in there):
         hosts.append(host)
     return tuple(dict.fromkeys(hosts))
-
-
-def _suspect_host(failure: Failure | None, hosts: Mapping[str, str], *, by_engine: bool) -> str:
-    """Return the host behind a failure that neither the engine nor a line of the job's code explains; empty: none.
-
-    hosts: the engine's names of them.
-    """
-    if failure is None or by_engine or failure.location or failure.cause not in _OF_HOST:
-        return ""
-    return hosts.get(failure.host, failure.host)

@@ -8,7 +8,6 @@ API; `actions/*.json`, the log of what was done beside restarts, by the supervis
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from typing import Literal, TypeVar
 
@@ -18,10 +17,9 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.training_job import TrainingJob
 from tachoscope_core.records.base import check_job_name, is_job_name
 from tachoscope_core.report.failures import Failure
+from tachoscope_core.storage.documents import read_document
 from tachoscope_core.storage.store import Store
 
-MAX_BYTES = 1 << 20
-"""A longer document is not read."""
 _ATTEMPT = re.compile(r"(\d{3,9})\.json")
 _T = TypeVar("_T")
 
@@ -276,19 +274,4 @@ class TrainingJobs:
         self._store.write_training_job(name, key, msgspec.json.encode(document))
 
     def _read(self, path: str, kind: type[_T]) -> _T | None:
-        try:
-            uid, data = (
-                self._store.files.with_owner(path) if self._store.local else (os.geteuid(), self._store.files.cat_file(path))
-            )
-        except FileNotFoundError:
-            return None
-        except Exception as error:
-            raise TachoscopeError(f"could not read {path} in store {self._store.url}: {error}") from None
-        if uid not in {0, os.geteuid()}:
-            raise TachoscopeError(
-                f"{path} in store {self._store.url} belongs to user {uid}, and is not used", fix="use your own store"
-            )
-        try:
-            return msgspec.json.decode(data[: MAX_BYTES + 1], type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise TachoscopeError(f"{path} in store {self._store.url} is not a valid document: {error}") from None
+        return read_document(self._store, path, kind)

@@ -40,7 +40,6 @@ _RESTART_KEYS = ("most_attempts", "hung_after", "delay", "most_delay")
 _ACTION_KEYS = ("quarantine_shards", "checkpoint_interval", "most_actions")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MEMORY = re.compile(r"\d+[KMGT]?")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def read_training_job(path: Path, *, engine: str | None = None) -> TrainingJob:
@@ -161,12 +160,7 @@ def _resume(value: Value | None) -> tuple[str, ...]:
 
 def _count(section: Section, key: str, default: int, *, least: int = 0) -> int:
     value = section.get(key)
-    if value is None:
-        return default
-    number = value.number()
-    if number != int(number) or not least <= number <= 1_000_000:
-        raise value.error(f"is {value.word()}", f"write a whole number of at least {least}")
-    return int(number)
+    return default if value is None else value.count(least=least)
 
 
 def _memory(value: Value | None) -> str:
@@ -179,12 +173,7 @@ def _memory(value: Value | None) -> str:
 
 def _duration(section: Section, key: str, default: float) -> float:
     value = section.get(key)
-    if value is None:
-        return default
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value.word())
-    if match is None:
-        raise value.error(f"is {value.word()!r}, not a duration", "write 90s, 5m, 2h or 1d")
-    return float(match[1]) * _SECONDS[match[2] or "s"]
+    return default if value is None else value.seconds()
 
 
 def _text(section: Section | None, key: str) -> str:

@@ -15,4 +15,32 @@ WATCH_SHARE = Metric(
     "Part of the jobs that this watch has: 1 over the number of watches that share them; 0: it has none now.",
 )
 
-WATCH_METRICS = (WATCH_JOBS, WATCH_CYCLE_SECONDS, WATCH_LAST_CYCLE, WATCH_SHARE)
+NODE_STATES = ("suspect", "quarantined", "draining", "testing", "returned")
+"""States of the nodes' life cycle; all other nodes are healthy as far as is known, and not counted."""
+NODE_ACTIONS = ("drain", "resume")
+ACTION_OUTCOMES = ("done", "failed", "dry_run")
+WATCH_NODES = Metric("tachoscope_watch_nodes", "Nodes by state of their life cycle.", ("state",), NODE_STATES)
+WATCH_NODES_HELD = Metric(
+    "tachoscope_watch_nodes_held", "Nodes that should be taken out and are not: a limit or the breaker."
+)
+WATCH_NODES_BREAKER = Metric(
+    "tachoscope_watch_nodes_breaker_open", "1: too many nodes were suspect at once, and none is taken out until a person looked."
+)
+WATCH_NODES_LAST_LOOK = Metric(
+    "tachoscope_watch_nodes_last_look_timestamp_seconds", "When the scheduler last reported its nodes, Unix time."
+)
+WATCH_NODE_ACTIONS = Metric(
+    "tachoscope_watch_node_actions_total", "Actions on nodes since the watch started, by outcome.", ("action", "outcome")
+)
+
+WATCH_METRICS = (
+    WATCH_JOBS,
+    WATCH_CYCLE_SECONDS,
+    WATCH_LAST_CYCLE,
+    WATCH_SHARE,
+    WATCH_NODES,
+    WATCH_NODES_HELD,
+    WATCH_NODES_BREAKER,
+    WATCH_NODES_LAST_LOOK,
+    WATCH_NODE_ACTIONS,
+)

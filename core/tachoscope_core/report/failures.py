@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -54,3 +55,17 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     said_after: list[SaidAfter] = []
     repeats_attempt: int | None = None
     policy: Policy = "restart"
+
+
+_OF_HOST = frozenset({"hang", "killed", "host_lost"})
+"""Causes behind which a host may stand, as none of the job's code is known to."""
+
+
+def suspect_host(failure: Failure | None, *, by_engine: bool, names: Mapping[str, str] | None = None) -> str:
+    """Return the host behind a failure that neither the engine nor a line of the job's code explains; empty: none.
+
+    names: the engine's names of the job's hosts, where these differ from their own.
+    """
+    if failure is None or by_engine or failure.location or failure.cause not in _OF_HOST:
+        return ""
+    return (names or {}).get(failure.host, failure.host)

@@ -85,11 +85,20 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     scheduler_job: str = ""
 
 
+class XidStatus(msgspec.Struct, frozen=True):
+    """An Xid error that makes a GPU unhealthy until it is reset. `gpu`: its index, else its UUID. `time`: of the last one."""
+
+    xid: str
+    gpu: str
+    time: float
+
+
 class NodeStatus(msgspec.Struct, frozen=True):
     """A node at `time`, Unix seconds by its own clock.
 
     Attributes:
         every_seconds: between two objects. flush_seconds: how late its records may be in the store.
+        booted_at: Unix seconds; 0.0: not known. xids: of GPUs that were not reset since.
     """
 
     node: str
@@ -97,6 +106,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     every_seconds: float
     flush_seconds: float
     jobs: list[JobStatus] = []
+    booted_at: float = 0.0
+    xids: list[XidStatus] = []
 
 
 def every_seconds(flush_seconds: float) -> float:
@@ -142,7 +153,9 @@ def read_all(
             read.faults.append(f"{path} is not what an agent writes: {error}")
             continue
         jobs = [job for job in status.jobs if is_job_name(job.job) and _may_say(uid, job, owner_of(job.job))]
-        read.nodes.append(msgspec.structs.replace(status, jobs=jobs))
+        status = msgspec.structs.replace(status, jobs=jobs)
+        # A user's word on a node could take it from others.
+        read.nodes.append(status if uid is None else msgspec.structs.replace(status, booted_at=0.0, xids=[]))
     return read
 
 

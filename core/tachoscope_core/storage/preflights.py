@@ -43,11 +43,13 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class NodeResult(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What one host measured at `time`, Unix seconds."""
+    """What one host measured at `time`, Unix seconds. `verdict`, `why`: on the host; empty: not told, as in tests of several."""
 
     host: str
     time: float
     measurements: list[Measurement]
+    verdict: str = ""
+    why: str = ""
 
 
 def write(store: Store, result: NodeResult) -> str:
@@ -70,9 +72,18 @@ def read_all(store: Store, faults: list[str]) -> Iterator[NodeResult]:
     """
     for path in _newest(store):
         try:
-            yield _read(store, path)
+            yield read(store, path)
         except Exception as error:  # each object store has its own; the other results count all the same
             faults.append(f"{path} was left out: {error}")
+
+
+def since(store: Store, time: float) -> list[str]:
+    """Return the paths of the newest results of each host that were measured after a time, Unix seconds.
+
+    Raises:
+        TachoscopeError: the store cannot be listed.
+    """
+    return [path for path in _newest(store) if int(path.rsplit("/", 1)[-1].partition(".")[0]) > time * 1000]
 
 
 def _newest(store: Store) -> list[str]:
@@ -84,7 +95,8 @@ def _newest(store: Store) -> list[str]:
     return [path for paths in by_host.values() for path in sorted(paths)[-MOST_KEPT:]]
 
 
-def _read(store: Store, path: str) -> NodeResult:
+def read(store: Store, path: str) -> NodeResult:
+    """Return a result. Raises whatever the object store raises, and TachoscopeError for another user's who is not root."""
     uid, data = store.files.with_owner(path) if store.local else (0, store.files.cat_file(path))
     if not is_trusted(uid):
         raise TachoscopeError(f"it belongs to user {uid}")

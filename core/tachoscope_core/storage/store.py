@@ -9,6 +9,7 @@ changed.
 `jobs/<job>/ledger/`: seconds by state of its ranks, see `ledger_rows`.
 `jobs/<job>/hangs/`: what was found on each node at a hang, see `hang_bundles`.
 `preflight/host=<host>/`: what tests of the node measured, see `preflights`.
+`node-lifecycle/`: states of nodes, requests of people, results of tests, and what was done.
 `watches/`: which watches share the jobs, and what each found, see `watch_leases`.
 `jobs/<job>/quarantine/<host>.json.gz`: data shards that failed, as each host knows them. `jobs/<job>/requests/`: what somebody asks
 of a running job, see `profile_requests`.
@@ -495,6 +496,10 @@ class Store:
         except Exception as error:
             raise not_written(path, error, where=f" in store {self.url}") from None
         return True
+
+    def write_node_lifecycle(self, key: str, document: bytes) -> str:
+        """Write a document of the nodes' life cycle (`tachoscope_watch.nodes.stored`) in place of the one before."""
+        return self._put_bytes(f"node-lifecycle/{key}", document)
 
     def folders(self, path: str) -> list[str]:
         """Return the paths of the folders in a folder of `files`, sorted; none where it does not exist."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
+from tachoscope_core.storage.node_status import XidStatus
 from tachoscope_node.collectors.collector import Collector
 from tachoscope_node.config.settings import Gpu
 from tachoscope_node.gpu.health.collector import GpuHealthCollector
@@ -43,6 +44,11 @@ class HealthWatch:
     @property
     def counter(self) -> XidCounter:
         return self._counter
+
+    def since_boot(self) -> tuple[float, list[XidStatus]]:
+        """Return when the node booted, Unix seconds, and the errors of its GPUs since then that make them unhealthy."""
+        errors = [seen for seen in self._counter.all() if seen.xid.severity == "unhealthy" and not seen.reset_since]
+        return self._boot.seconds, [XidStatus(seen.xid.label, seen.index or seen.uuid, seen.last_seen) for seen in errors]
 
     def on_xid(self, uuid: str, pci_bus_id: str, xid: int, unix_seconds: float) -> None:
         """Count an error that NVML reported. Thread-safe."""

@@ -1,0 +1,1 @@
+"""The life cycle of a cluster's nodes: suspect, taken out, tested, returned."""
