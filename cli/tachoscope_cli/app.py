@@ -451,6 +451,12 @@ COMMANDS.add(
     epilog="Examples: `tachoscope drill --list`, `tachoscope drill queue_saturation`, `tachoscope drill hang --walk`, "
     "`tachoscope drill agent_down --format json`",
 )
+COMMANDS.add(
+    "nodes",
+    "tachoscope_cli.commands.nodes:nodes_app",
+    "Show and override which nodes are suspect, out, tested and returned.",
+    rich_help_panel=JOBS,
+)
 COMMANDS.add("job", "tachoscope_cli.commands.job:job_app", "Processes of a job on this machine.", rich_help_panel=LOOK)
 COMMANDS.add(
     "store", "tachoscope_cli.commands.store:store_app", "List and maintain the store of job records.", rich_help_panel=KEEP

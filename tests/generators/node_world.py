@@ -102,8 +102,8 @@ class World:
             self._send(Return(name, self.now, "me"))
         elif what < 0.19:
             self._send(CloseBreaker(self.now, "me"))
-        elif what < 0.2:
-            node.drained = False  # somebody resumes it by hand
+        elif what < 0.2 and (known := self.fleet.nodes.get(name)) is not None and known.confirmed:
+            node.drained = False  # somebody resumes it with the scheduler's own tools
             node.cordoned = False
 
     def _report(self, name: str, kind: str) -> None:

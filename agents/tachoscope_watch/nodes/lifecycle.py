@@ -29,6 +29,8 @@ from tachoscope_watch.view import JobView
 _MOST_SECONDS_OLD = 300.0
 """Jobs that were looked at longer ago are no evidence: the watch stood still."""
 _MOST_TOLD = 10_000
+KEPT_SECONDS = 300.0
+"""The states are written again after so long, though nothing changed: who reads them sees that a watch looks at the nodes."""
 NAME = "node-lifecycle"
 """By this name the watches of a store share the life cycle, as if it were a job."""
 
@@ -115,7 +117,8 @@ class NodeLifecycle:
         if not self._mine():
             return
         self._kept.audit([self._line_of(one) for one in transitions])
-        if known is None or msgspec.structs.replace(after, time=0.0) != msgspec.structs.replace(fleet, time=0.0):
+        changed = msgspec.structs.replace(after, time=fleet.time) != fleet
+        if known is None or changed or after.time - fleet.time > KEPT_SECONDS:
             self._kept.write_fleet(after)
         self._kept.remove(list(requests))
         for one in transitions:

@@ -7,6 +7,7 @@ changed.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from datetime import UTC, datetime
 
@@ -49,6 +50,7 @@ class Lifecycle:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._numbers = itertools.count()  # lines of one millisecond stay in their order
 
     @property
     def _root(self) -> str:
@@ -94,7 +96,7 @@ class Lifecycle:
         """Append lines to the audit log."""
         if lines:
             day = datetime.fromtimestamp(lines[0].time, UTC).date().isoformat()
-            name = f"{round(lines[0].time * 1000):015d}-{secrets.token_hex(4)}"
+            name = f"{round(lines[0].time * 1000):015d}-{next(self._numbers):06d}-{secrets.token_hex(4)}"
             self._store.write_node_lifecycle(f"audit/{day}/{name}.json", msgspec.json.encode(lines))
 
     def audit_lines(self, *, node: str = "", most: int = 20) -> list[AuditLine]:

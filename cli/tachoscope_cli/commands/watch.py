@@ -47,6 +47,13 @@ def watch(
         Literal["slurm"] | None,
         typer.Option(help="Ask this scheduler every minute for its queue and accelerators. Set it on one watch of a cluster."),
     ] = None,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the life cycle of nodes by these rules (docs/guides/nodes.md). Set it on one watch, or on all with --lease.",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0: any free one.")] = 9466,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on. Anyone who can reach it can see what jobs do.")
@@ -77,7 +84,12 @@ def watch(
     check_url(url)
     missing = "://" not in url and not Path(url).is_dir()
     if once:
-        for option, given in (("--web-config", web_config), ("--scheduler", scheduler), ("--accept-jobs", accept_jobs or None)):
+        for option, given in (
+            ("--web-config", web_config),
+            ("--scheduler", scheduler),
+            ("--nodes", nodes),
+            ("--accept-jobs", accept_jobs or None),
+        ):
             if given is not None:
                 raise TachoscopeError(f"{option} cannot be combined with --once")
         if missing:
@@ -86,6 +98,7 @@ def watch(
         return
     try:
         from tachoscope_service.common.log import Log
+        from tachoscope_watch.nodes.rules_file import read_rules
         from tachoscope_watch.service import Settings, Watch, signals
     except ImportError as error:
         raise TachoscopeError(f"the watch needs {error.name}", fix="pip install 'tachoscope[agent,analyze]'") from None
@@ -103,6 +116,7 @@ def watch(
             lease_seconds=lease,
             scheduler=scheduler or "",
             accepts_jobs=accept_jobs,
+            node_rules=read_rules(nodes) if nodes is not None else None,
         ),
         Log(logging.getLogger("tachoscope")),
     )

@@ -227,11 +227,59 @@ class Efficiencies(Document, frozen=True, kw_only=True):
     efficiencies: Annotated[list[Efficiency], Meta(description="Who held most first.")]
 
 
+class NodeEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a bad node explains."""
+
+    kind: Annotated[str, Meta(description="`host_lost`, `hang`, `killed`, `xid` or `preflight`.")]
+    time: Annotated[float, Meta(description="Unix seconds.")]
+    job: Annotated[str, Meta(description="The job; empty: none.")]
+    detail: Annotated[str, Meta(description="More of it, in words.")]
+
+
+class NodeShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A node."""
+
+    node: Annotated[str, Meta(description="Its name in the scheduler.")]
+    state: Annotated[str, Meta(description="`healthy`, `suspect`, `quarantined`, `draining`, `testing` or `returned`.")]
+    since: Annotated[float | None, Meta(description="Unix seconds; null: nothing happened to it.")]
+    why: Annotated[str, Meta(description="The reason for its state.")]
+    held: Annotated[str, Meta(description="Why it is not taken out though it should be; empty: it should not, or is.")]
+    evidence: list[NodeEvidence]
+    cordoned_by: Annotated[str, Meta(description="The person who keeps it out; empty: nobody.")]
+    test_asked_at: Annotated[float | None, Meta(description="Unix seconds; null: no test is asked for.")]
+    failed_tests: Annotated[int, Meta(description="Since it is out.")]
+
+
+class NodeAudit(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision or an action."""
+
+    time: Annotated[float, Meta(description="Unix seconds.")]
+    node: Annotated[str, Meta(description="Empty: of the breaker.")]
+    what: Annotated[str, Meta(description="`state`, `drain` or `resume`.")]
+    before: Annotated[str, Meta(description="The state before.")]
+    after: Annotated[str, Meta(description="The state after.")]
+    outcome: Annotated[str, Meta(description="Of an action: `begun`, `done`, `failed` or `dry run`.")]
+    why: Annotated[str, Meta(description="The reason, or why it failed.")]
+    undo: Annotated[str, Meta(description="The command that undoes it.")]
+
+
+class NodesShown(Document, frozen=True, kw_only=True):
+    """`tachoscope nodes ls`, `explain` and `audit`."""
+
+    looked_at: Annotated[float, Meta(description="Unix seconds of the watch's last look that is kept.")]
+    breaker_opened_at: Annotated[float | None, Meta(description="Unix seconds; null: it is closed.")]
+    nodes: Annotated[list[NodeShown], Meta(description="By name; with NODE that one.")]
+    audit: Annotated[list[NodeAudit], Meta(description="In order of time.")]
+
+
 ANSWERS: Mapping[str, type[msgspec.Struct]] = {
     "doctor": Examined,
     "preflight": PreflightReport,
     "status": TrainingJobsShown,
     "efficiency": Efficiencies,
+    "nodes ls": NodesShown,
+    "nodes explain": NodesShown,
+    "nodes audit": NodesShown,
     "store ls": StoreListing,
     "store compact": Compaction,
     "store prune": Pruning,

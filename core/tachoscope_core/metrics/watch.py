@@ -20,9 +20,7 @@ NODE_STATES = ("suspect", "quarantined", "draining", "testing", "returned")
 NODE_ACTIONS = ("drain", "resume")
 ACTION_OUTCOMES = ("done", "failed", "dry_run")
 WATCH_NODES = Metric("tachoscope_watch_nodes", "Nodes by state of their life cycle.", ("state",), NODE_STATES)
-WATCH_NODES_HELD = Metric(
-    "tachoscope_watch_nodes_held", "Nodes that should be taken out and are not: a limit or the breaker."
-)
+WATCH_NODES_HELD = Metric("tachoscope_watch_nodes_held", "Nodes that should be taken out and are not: a limit or the breaker.")
 WATCH_NODES_BREAKER = Metric(
     "tachoscope_watch_nodes_breaker_open", "1: too many nodes were suspect at once, and none is taken out until a person looked."
 )

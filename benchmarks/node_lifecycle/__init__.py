@@ -1,0 +1,1 @@
+"""The life cycle of a bad node on a real Slurm."""
