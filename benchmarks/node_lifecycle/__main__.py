@@ -29,6 +29,10 @@ most_out: 1
 every: 2s
 test: {timeout: 5m, again_after: 5s}
 """
+CHECK = """#!/bin/sh
+exec setsid --fork flock --nonblock {folder}/lock-$(hostname) {folder}/tool nodes test --store {folder}/store -- >/dev/null 2>&1
+"""
+"""slurmd ends the program after 60 s: the test goes on without it, one at a time."""
 
 
 def script(folder: Path) -> str:
@@ -52,11 +56,11 @@ def main() -> int:
     (folder / "store").mkdir()
     (folder / "nodes.yaml").write_text(RULES)
     (folder / "tool").write_text(script(folder))
-    (folder / "check").write_text(f"#!/bin/sh\nexec {folder}/tool nodes test --background --store {folder}/store --\n")
+    (folder / "check").write_text(CHECK.format(folder=folder))
     for name in ("tool", "check"):
         (folder / name).chmod(0o755)
     (folder / f"bad-{BAD}").touch()
-    settings = [f"HealthCheckProgram={folder}/check", "HealthCheckInterval=10", "HealthCheckNodeState=ANY"]
+    settings = [f"HealthCheckProgram={folder}/check", "HealthCheckInterval=20", "HealthCheckNodeState=ANY"]
     with SlurmCluster(nodes=3, gpus=0, host_names=True, settings=settings) as cluster:
         environment = {**cluster.environment, "XDG_STATE_HOME": str(folder / "state")}
         with (folder / "watch.log").open("wb") as log:

@@ -1,5 +1,5 @@
-"""A fake API server of Kubernetes: it speaks the real HTTP of lists (pages, tokens, statuses) and of single objects, and has no
-cluster behind it.
+"""A fake API server of Kubernetes: it speaks the real HTTP of lists (pages, tokens, statuses), of single objects and of patches of
+nodes, and has no cluster behind it.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -71,13 +71,37 @@ class FakeApiServer:
         return 201, body
 
     def _object(self, method: str, path: str) -> tuple[int, dict[str, Any]]:
-        folder, _, name = path.rpartition("/")
-        found = next((one for one in self.lists.get(folder, []) if one["metadata"]["name"] == name), None)
+        found = self.object_at(path)
         if found is None:
             return _status(404, "NotFound")
         if method == "DELETE":
-            self.lists[folder].remove(found)
+            self.lists[path.rpartition("/")[0]].remove(found)
         return 200, found
+
+    def patch(self, path: str, body: dict[str, Any], kind: str, token: str) -> tuple[int, dict[str, Any]]:
+        """Change a node, or its status, as the API server does: taints as a whole, conditions by their type."""
+        if token != f"Bearer {TOKEN}":
+            return _status(401, "Unauthorized")
+        node = self.object_at(path.removesuffix("/status"))
+        if node is None or path in self.forbidden:
+            return _status(404 if node is None else 403, "NotFound")
+        version = body.get("metadata", {}).get("resourceVersion", node["metadata"]["resourceVersion"])
+        if version != node["metadata"]["resourceVersion"]:
+            return _status(409, "Conflict")
+        if kind == "application/merge-patch+json" and not path.endswith("/status"):
+            node["spec"] |= body["spec"]
+        elif kind == "application/strategic-merge-patch+json" and path.endswith("/status"):
+            types = {one["type"] for one in body["status"]["conditions"]}
+            kept = [one for one in node["status"]["conditions"] if one["type"] not in types]
+            node["status"]["conditions"] = [*kept, *body["status"]["conditions"]]
+        else:
+            return _status(415, "UnsupportedMediaType")
+        node["metadata"]["resourceVersion"] = str(int(node["metadata"]["resourceVersion"]) + 1)
+        return 200, node
+
+    def object_at(self, path: str) -> dict[str, Any] | None:
+        folder, _, name = path.rpartition("/")
+        return next((one for one in self.lists.get(folder, []) if one["metadata"]["name"] == name), None)
 
 
 def _selected(one: dict[str, Any], selector: str) -> bool:
@@ -99,6 +123,15 @@ def running() -> Iterator[FakeApiServer]:
             fake.asked.append((self.command, url.path))
             sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             code, body = fake.answer(self.command, url.path, parse_qs(url.query), self.headers.get("Authorization", ""), sent)
+            self._send(code, body)
+
+        def do_PATCH(self) -> None:
+            fake.asked.append((self.command, self.path))
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            kind = self.headers.get("Content-Type", "")
+            self._send(*fake.patch(self.path, body, kind, self.headers.get("Authorization", "")))
+
+        def _send(self, code: int, body: dict[str, Any]) -> None:
             data = json.dumps(body).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")

@@ -121,15 +121,12 @@ def nodes_close_breaker(store: StoreOption = None, dry_run: Annotated[bool, _DRY
 @nodes_app.command(
     "test",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    epilog="Examples: `tachoscope nodes test --background --store /shared/tachoscope -- --quick --storage /scratch`",
+    epilog="Examples: `tachoscope nodes test --store /shared/tachoscope -- --quick --storage /scratch`",
 )
 def nodes_test(
     context: typer.Context,
     store: StoreOption = None,
     node: Annotated[str | None, typer.Option(metavar="NODE", help="Name of this node. Default: its host name.")] = None,
-    background: Annotated[
-        bool, typer.Option("--background", help="Do not wait for the test: a HealthCheckProgram may take 60 s.")
-    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether a test is asked for.")] = False,
 ) -> None:
     """Test this node if its life cycle asks for that, by `tachoscope preflight` with the arguments after `--`.
@@ -148,36 +145,9 @@ def nodes_test(
     if dry_run:
         print_notice(f"{name} would be tested")
         return
-    if background and os.fork():  # the child goes on when this one is done
-        return
-    if background:
-        os.setsid()
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-    with _only_one(name) as first:
-        if first:
-            verdict, why = _preflight(store_url(store), context.args)
-            kept.write_test(Judged(name, known.test, time.time(), verdict, why))
-            print_notice(f"{name} is {verdict}" + (f": {why}" if why else ""))
-
-
-class _only_one:  # noqa: N801  # a context manager
-    """Holds a lock of this machine, so that a health check that comes again does not disturb the test."""
-
-    def __init__(self, node: str) -> None:
-        self._path = f"tachoscope-test-{node}"
-
-    def __enter__(self) -> bool:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._socket.bind(f"\0{self._path[:90]}")  # of the abstract namespace: it ends with the process
-        except OSError:
-            return False
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
+    verdict, why = _preflight(store_url(store), context.args)
+    kept.write_test(Judged(name, known.test, time.time(), verdict, why))
+    print_notice(f"{name} is {verdict}" + (f": {why}" if why else ""))
 
 
 def _preflight(url: str, words: list[str]) -> tuple[Verdict, str]:
