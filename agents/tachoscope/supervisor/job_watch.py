@@ -91,24 +91,23 @@ class JobWatch:
 
     def add_record(self, record: records.AnyRecord, now: float, unix_seconds: float) -> None:
         """Take a record of a rank of the job; those of other writers are ignored. `now` is monotonic."""
-        if record.rank < 0 or isinstance(record, _NO_RANKS):
-            return
-        if isinstance(record, records.Heartbeat) and "requests_in_flight" in record.signals:
+        is_step = isinstance(record, records.StepDone)  # as nearly all are
+        if record.rank < 0 or (not is_step and _of_no_rank(record)):
             return
         process = self.processes.get(record.writer) or self._new(record)
         process.alive_time = max(process.alive_time, min(record.time, unix_seconds))
         at = min(record.monotonic_ns / 1e9, now)
         process.record_at = max(process.record_at, at)
         match record:
-            case records.JobStarted():
-                process.pid, process.stack_locator, process.world_size = record.pid, record.stack_locator, record.world_size
-                self.exits.follow(process.writer, record.pid)
             case records.StepDone():
                 process.step, process.step_at, process.step_time = record.step, at, min(record.time, unix_seconds)
                 process.phase = ""
                 self._recent.append(record.wall_seconds)
                 self.pace.add(record.step, record.wall_seconds, hang_rule.excused_seconds(record.phase_seconds))
                 self._movement.forget()
+            case records.JobStarted():
+                process.pid, process.stack_locator, process.world_size = record.pid, record.stack_locator, record.world_size
+                self.exits.follow(process.writer, record.pid)
             case records.Heartbeat():
                 process.phase = record.phase if process.step_at is None or at > process.step_at else ""
             case records.JobEnded():
@@ -251,3 +250,9 @@ def _failure(process: WatchedProcess) -> JobEvent:
 def _others(ranks: list[hang_rule.RankState], stuck: tuple[int, str] | None) -> str:
     phases = sorted({rank.phase or "not known" for rank in ranks if stuck and rank.writer != stuck[1]})
     return f"; the others are in: {', '.join(phases)}" if phases else ""
+
+
+def _of_no_rank(record: records.AnyRecord) -> bool:
+    """Return whether a record says nothing of a rank's life: of data shards and the like, and of what serves requests."""
+    serves = isinstance(record, records.Heartbeat) and "requests_in_flight" in record.signals
+    return serves or isinstance(record, _NO_RANKS)

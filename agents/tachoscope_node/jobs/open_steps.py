@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tachoscope_core.jobs.hang_rule import excused_seconds
 from tachoscope_core.metrics.training import STEP_SLOWDOWN
 from tachoscope_core.records.records import StepDone
 from tachoscope_node.jobs.state import RECENT_STEPS, Job, Rank
@@ -14,12 +13,11 @@ MAX_OPEN_STEPS_IN_A_LOOK = 4096
 """The same within a look: one rank's file is read before the next one's, and each may hold all steps since the last look."""
 
 
-def add_step(job: Job, rank: Rank, step: StepDone, part: StepStates) -> None:
-    """Take a rank's part of a step, and settle the step if it was the last part of it."""
+def add_step(job: Job, rank: Rank, step: StepDone, part: StepStates, excused: float) -> None:
+    """Take a rank's part of a step, and settle the step if it was the last part of it. `excused`: seconds of it."""
     parts = job.open_steps.setdefault(step.step, {})
     if rank.rank in parts:  # the step again, by a process started again
         _settle(job, {rank.rank: parts[rank.rank]})
-    excused = excused_seconds(step.phase_seconds)
     parts[rank.rank] = PendingWait(part.wall, part.waiting, part.exchange, step.wall_seconds, excused)
     if job.has_all_ranks(parts):
         _settle(job, job.open_steps.pop(step.step))

@@ -6,7 +6,7 @@ It is plain data, saved at every tick before it is shown: counters go on after a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -24,7 +24,7 @@ from tachoscope_node.jobs.attempt_outcome import EndedAttempt, Finished
 from tachoscope_node.jobs.integrity_counts import Integrity
 from tachoscope_node.jobs.ledger_windows import close_windows, note_row, window_of
 from tachoscope_node.jobs.state import RECENT_STEPS, Job, Rank, Rows, layout_of
-from tachoscope_node.jobs.step_attribution import Clocks, attribute, data_wait_ratio, data_wait_seconds
+from tachoscope_node.jobs.step_attribution import Clocks, attribute, data_wait_seconds
 from tachoscope_node.jobs.step_baseline import Regularity
 from tachoscope_node.services import registry as live_services
 from tachoscope_node.services.registry import ServiceRegistry
@@ -86,17 +86,7 @@ class JobRegistry:
 
     def apply(self, directory: str, writer: str, job: str | None, lines: list[bytes], now: float) -> None:
         """Take lines of one writer, of which `job` is the job that its first record names."""
-        for line in lines:
-            if not line:
-                continue
-            try:
-                record = records.decode(line)
-            except records.UnknownKindError:
-                self.rejected["unknown_kind"] += 1
-                continue
-            except records.MalformedRecordError:
-                self.rejected["malformed"] += 1
-                continue
+        for record in records.decode_lines(b"\n".join(lines)) or self._decoded(lines):
             self.records += 1
             if record.job != job or record.writer != writer:
                 self.rejected["identity"] += 1
@@ -106,16 +96,23 @@ class JobRegistry:
             except Exception:  # of this record: those after it, and other jobs, must not be lost with it
                 self.rejected["fault"] += 1
 
+    def _decoded(self, lines: list[bytes]) -> Iterator[records.AnyRecord]:
+        """Yield the records among lines that are not all records."""
+        for line in filter(None, lines):
+            try:
+                yield records.decode(line)
+            except records.UnknownKindError:
+                self.rejected["unknown_kind"] += 1
+            except records.MalformedRecordError:
+                self.rejected["malformed"] += 1
+
     def _add_record(self, directory: str, record: records.AnyRecord, now: float) -> None:
         # The same clock, on the same host: one in the future, or before the host's start, is forged.
         at = max(min(record.monotonic_ns / 1e9, now), 0.0)
-        if directory.startswith(AGENT_DIRECTORY) and isinstance(record, records.CollectiveDone):
-            return  # what NCCL told this agent, or one before it, of a rank: no word of the rank itself
-        of_service = live_services.of_service(record)
-        if of_service is not None:
-            self.services.add_record(directory, of_service, at, now, self.limits)
+        is_step = isinstance(record, records.StepDone)  # as nearly all are: these ask no more than they must
+        if not is_step and self._of_no_job(directory, record, at, now):
             return
-        job = self._job(record.job, now)
+        job = self.jobs.get(record.job) or self._new_job(record.job, now)
         if job is None:
             return
         if record.rank == records.LAUNCHER_RANK:
@@ -123,10 +120,12 @@ class JobRegistry:
                 job.directory = directory
                 self._launcher(job, record, at, now)
             return
-        if isinstance(record, records.ShardRead | records.ShardFailed):
+        if not is_step and isinstance(record, records.ShardRead | records.ShardFailed):
             self._shard(job, record)
             return
-        rank = self._rank(job, directory, record, now)
+        rank = job.ranks.get(record.rank)
+        if rank is None or rank.writer != record.writer:
+            rank = self._other_process(job, rank, directory, record, now)
         if rank is None:
             return
         self._heard(record)
@@ -135,6 +134,15 @@ class JobRegistry:
             self._step(job, rank, record, at)
         else:
             self._other(job, rank, record, at, now)
+
+    def _of_no_job(self, directory: str, record: records.AnyRecord, at: float, now: float) -> bool:
+        """Take a record of a service, and skip one of an agent; return whether it was one of these."""
+        if directory.startswith(AGENT_DIRECTORY) and isinstance(record, records.CollectiveDone):
+            return True  # what NCCL told this agent, or one before it, of a rank: no word of the rank itself
+        of_service = live_services.of_service(record)
+        if of_service is not None:
+            self.services.add_record(directory, of_service, at, now, self.limits)
+        return of_service is not None
 
     def _other(self, job: Job, rank: Rank, record: records.AnyRecord, at: float, now: float) -> None:
         """Take what a rank says beside its steps."""
@@ -227,20 +235,18 @@ class JobRegistry:
         if not job.launcher and not job.held and not job.running():
             job.idle_since = now
 
-    def _job(self, name: str, now: float) -> Job | None:
-        if name not in self.jobs:
-            if not has_room(Counter(map(self._owner, self.jobs)), self._owner(name), self.limits.jobs):
-                self.rejected["over_limit"] += 1
-                return None
-            rows = Rows(window_of(self._unix_seconds))
-            self.jobs[name] = Job(name, idle_since=now, began=int(self._unix_seconds), rows=rows)
-        return self.jobs[name]
+    def _new_job(self, name: str, now: float) -> Job | None:
+        if not has_room(Counter(map(self._owner, self.jobs)), self._owner(name), self.limits.jobs):
+            self.rejected["over_limit"] += 1
+            return None
+        rows = Rows(window_of(self._unix_seconds))
+        job = self.jobs[name] = Job(name, idle_since=now, began=int(self._unix_seconds), rows=rows)
+        return job
 
-    def _rank(self, job: Job, directory: str, record: records.AnyRecord, now: float) -> Rank | None:
-        """Return the rank that a record is of, or None if it cannot be: its number, or that another live process has it."""
-        rank = job.ranks.get(record.rank)
-        if rank is not None and rank.writer == record.writer:
-            return rank
+    def _other_process(self, job: Job, rank: Rank | None, directory: str, record: records.AnyRecord, now: float) -> Rank | None:
+        """Return the rank that a record of a new process is of, or None if it cannot be: its number, or that another live process
+        has it.
+        """
         if not 0 <= record.rank < MAX_RANK:
             self.rejected["implausible"] += 1
             return None
@@ -274,22 +280,26 @@ class JobRegistry:
             self.rejected["implausible"] += 1
             return
         rest, new = account.step_done(job, rank, step, at, self._hang_seconds)
-        job.pace.add(step.step, step.wall_seconds, excused_seconds(step.phase_seconds))
+        excused = excused_seconds(step.phase_seconds)
+        job.pace.add(step.step, step.wall_seconds, excused)
         job.ending.since = max(job.ending.since, at)
         rank.steps += 1
         seconds = records.step_seconds(step)
         rank.step, rank.step_seconds = step.step, seconds
         rank.slowest = max(rank.slowest, seconds)
-        rank.recent = [*rank.recent[1 - RECENT_STEPS :], (seconds, data_wait_seconds(step))]
+        data_wait = data_wait_seconds(step)
+        rank.recent = [*rank.recent[1 - RECENT_STEPS :], (seconds, data_wait)]
         job.step_seconds.observe(seconds, STEP_SECONDS.buckets)
         if not new:
             rank.seconds["lost_work"] += rest.wall_seconds
             return
-        job.step_data_wait.observe(data_wait_ratio(step), STEP_DATA_WAIT.buckets)
+        job.step_data_wait.observe(
+            min(data_wait / step.wall_seconds, 1.0) if step.wall_seconds > 0.0 else 0.0, STEP_DATA_WAIT.buckets
+        )
         part = attribute(rest, rank.clocks, together=rank.world_size > 1)
         for state, seconds in part.states.items():
             rank.seconds[state] += seconds
-        open_steps.add_step(job, rank, step, part)
+        open_steps.add_step(job, rank, step, part, excused)
 
     def settle(self) -> None:
         """Settle steps that no other rank of this node will join. Called at the end of a tick: a rank's end may be read before

@@ -226,7 +226,9 @@ class Job(msgspec.Struct):
 
     def has_all_ranks(self, parts: dict[int, PendingWait]) -> bool:
         """Return whether these are of all ranks of the job."""
-        return len(parts) >= max(rank.world_size for rank in self.ranks.values() if rank.rank in parts or not rank.ended)
+        found = len(parts)
+        # Asked with each part of each step: mostly the first rank decides.
+        return not any(rank.world_size > found and (rank.rank in parts or not rank.ended) for rank in self.ranks.values())
 
 
 def layout_of(record: JobStarted) -> dict[str, int]:

@@ -89,11 +89,6 @@ class PendingWait(msgspec.Struct, gc=False):
     excused: float = 0.0
 
 
-def data_wait_ratio(step: StepDone) -> float:
-    """Return the share of a plausible step that its rank spent waiting for data."""
-    return min(data_wait_seconds(step) / step.wall_seconds, 1.0) if step.wall_seconds > 0.0 else 0.0
-
-
 def data_wait_seconds(step: StepDone) -> float:
     """Return how long a step's rank had no batch for its model."""
     return step.phase_seconds.get("data_wait", 0.0) + step.phase_seconds.get("preparation", 0.0)
@@ -111,9 +106,9 @@ def attribute(step: StepDone, clocks: Clocks, *, together: bool) -> StepStates:
 def _host_states(phases: dict[str, float], paused: float) -> dict[str, float]:
     outside = phases.get("other", 0.0)
     states = {"host_wait": outside * paused, "unexplained": outside * (1.0 - paused)}
-    for phase, state in _HOST_STATES.items():
-        seconds = phases.get(phase, 0.0)
-        if seconds:
+    for phase, seconds in phases.items():
+        state = _HOST_STATES.get(phase)
+        if state and seconds:
             states[state] = states.get(state, 0.0) + seconds
     return states
 

@@ -107,12 +107,12 @@ class KillWatch:
         if rank is None:
             return
         match record:
+            case records.StepDone():
+                rank.step = record.step
             case records.MemorySampled():
                 rank.latest_workers = {one.pid for one in record.workers}
                 rank.workers = set(sorted(rank.workers)[-_MOST_WORKERS:]) | rank.latest_workers
                 rank.step = max(rank.step, record.step)
-            case records.StepDone():
-                rank.step = record.step
             case records.JobEnded():
                 rank.ended = True
 

@@ -38,6 +38,7 @@ class Segment:
         pending: offset up to which they are being shipped, or `shipped`.
         applied: offset up to which lines were counted before the agent was started again. bytes_read: what reading cost so far.
         oversized: lines longer than a record may be; they are cut out and not shipped.
+        continued: this process shipped a range of it, so that whatever the store has of the next ones is this process's.
         unshipped_since, grew_at: when the oldest line that is not in the store was read, and when the file last grew.
         checked: it was asked whether its writer may write of its job.
         refused: its records are not taken, since the job is another user's, or the store has others of that writer; the file stays.
@@ -65,6 +66,7 @@ class Segment:
         self.behind = False
         self.oversized = 0
         self.failures = 0
+        self.continued = False
         self.finished = False
         self.refused = False
         self.checked = False

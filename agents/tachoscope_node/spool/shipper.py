@@ -138,7 +138,9 @@ class Shipper:
             offset=offset_of_writer(segment.number, start),
             time=segment.address.time,
             lines=content,
+            continues=segment.continued,
         )
+        segment.continued = True
         self.bytes += len(content)
         self.objects += 1
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import msgspec
 
 
@@ -13,7 +15,7 @@ class Buckets(msgspec.Struct):
 
     def observe(self, value: float, bounds: tuple[float, ...]) -> None:
         """Count a value in the first bucket whose bound it does not exceed."""
-        self.counts[next((index for index, bound in enumerate(bounds) if value <= bound), len(bounds))] += 1
+        self.counts[bisect_left(bounds, value)] += 1
         self.sum += value
 
 

@@ -15,8 +15,11 @@ _MARKS = (b'"JobStarted"', b'"CheckpointSaved"', b'"CheckpointManifest"')
 
 def parse(lines: Iterable[bytes]) -> Iterator[Said]:
     """Yield the records among these lines that report checkpoints; the others, which are most, are not decoded."""
-    for line in lines:
-        if not any(mark in line for mark in _MARKS):
+    lines = list(lines)
+    together = b"\n".join(lines)
+    marks = [mark for mark in _MARKS if mark in together]
+    for line in lines if marks else ():
+        if not any(mark in line for mark in marks):
             continue
         try:
             record = records.decode(line)

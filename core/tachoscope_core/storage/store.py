@@ -365,15 +365,20 @@ class Store:
         except ValueError as error:
             raise BrokenObjectError(f"could not read {path} in store {self.url}: it is {error}", fix="remove it") from None
 
-    def write(self, job: str, *, host: str, writer: str, attempt: int, offset: int, time: float, lines: bytes) -> str:
+    def write(
+        self, job: str, *, host: str, writer: str, attempt: int, offset: int, time: float, lines: bytes, continues: bool = False
+    ) -> str:
         """Write JSON lines that begin at `offset` of what `writer` wrote; return the path of the object.
+
+        Args:
+            continues: the caller wrote the object before it of that writer: the store is not asked whether another is there.
 
         Raises:
             OtherContentError: an object of that key is there, and it is not this one.
         """
         key = f"jobs/{check_job_name(job)}/records/{_partition(time, host)}/{writer}-a{attempt}-{offset:016d}.jsonl.gz"
         path = f"{self._root}/{key}"
-        there = self._content(path)
+        there = None if continues else self._content(path)
         if there is None:
             return self._put(key, lines)
         if there != lines:
@@ -527,6 +532,9 @@ class Store:
         """Write an object. It appears whole or not at all."""
         path = f"{self._root}/{key}"
         try:
+            if self.local:
+                self._pipe_local(path, data)
+                return path
             if not self._made:
                 self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._fs.pipe_file(path, data)
@@ -534,6 +542,13 @@ class Store:
         except Exception as error:
             raise not_written(path, error, where=f" in store {self.url}") from None
         return path
+
+    def _pipe_local(self, path: str, data: bytes) -> None:
+        try:
+            self._fs.pipe_file(path, data)
+        except FileNotFoundError:  # of its folders, some are made by its first object
+            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._fs.pipe_file(path, data)
 
     def _protocols(self) -> tuple[str, ...]:
         protocol: Any = self._fs.protocol
