@@ -1,7 +1,7 @@
 """Plants each failure in a real torchrun job and prints who was named, beside torchelastic's own answer in the same run.
 
     python -m benchmarks.first_failure            # those that the judge was developed on
-    python -m benchmarks.first_failure held-out   # those that it was not
+    python -m benchmarks.first_failure held-out   # those that it was not; held-out-2: as many again
     python -m benchmarks.first_failure sleeps     # some
 
 torchelastic is asked as it wants to be: the script's main function has its `@record`, so that it can say a line, too.
@@ -19,12 +19,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.first_failure.cases import CASES, HELD_OUT, Case, line_of
+from benchmarks.first_failure.cases import CASES, HELD_OUT, HELD_OUT_2, Case, line_of
 
 from tachoscope_analyzers.failures.report import failures
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.storage.store import Store
 
+_SETS = {"held-out": HELD_OUT, "held-out-2": HELD_OUT_2}
 _LONGEST_SECONDS = 300
 _RANK = re.compile(r"^\s*rank\s*:\s*(\d+)", re.MULTILINE)
 _LINE = re.compile(r'File "[^"]*/first_failure/\w+\.py", line (\d+)')
@@ -41,9 +42,7 @@ class Answer:
 
 
 def main(names: Sequence[str]) -> None:
-    chosen = (
-        HELD_OUT if names == ["held-out"] else [case for case in (*CASES, *HELD_OUT) if case.fault in names] if names else CASES
-    )
+    chosen = _chosen(names)
     print(f"{'fault':<26}{'truth':<18}{'named':<34}{'torchelastic':<20}seconds")
     rank_right = line_right = cause_right = theirs_rank = theirs_line = 0
     for case in chosen:
@@ -69,9 +68,9 @@ def main(names: Sequence[str]) -> None:
 
 
 def _chosen(names: Sequence[str]) -> Sequence[Case]:
-    if names == ["held-out"]:
-        return HELD_OUT
-    return [case for case in (*CASES, *HELD_OUT) if case.fault in names] if names else CASES
+    if len(names) == 1 and names[0] in _SETS:
+        return _SETS[names[0]]
+    return [case for case in (*CASES, *HELD_OUT, *HELD_OUT_2) if case.fault in names] if names else CASES
 
 
 def _run(case: Case) -> tuple[Answer, Answer]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("rank.py")
 HELD_OUT_SCRIPT = Path(__file__).with_name("held_out.py")
+HELD_OUT_2_SCRIPT = Path(__file__).with_name("held_out_2.py")
 _MARK = "# fault: "
 
 
@@ -79,7 +80,27 @@ HELD_OUT = tuple(
     )
 )
 """Failures that were planted after the judge was written. The first run of them is a figure of failures that it did not know."""
-WITHOUT_LINE = frozenset({"killed_from_outside", "too_few_batches", "loader_worker_killed"})
+HELD_OUT_2 = tuple(
+    Case(fault, ranks, cause, faulty, HELD_OUT_2_SCRIPT)
+    for fault, ranks, cause, faulty in (
+        ("schema_error_in_shard", 2, "exception", ()),
+        ("last_batch_is_smaller", 3, "exception", ()),
+        ("too_many_open_files", 2, "exception", ()),
+        ("terminated_from_outside", 3, "killed", ()),
+        ("exit_in_hook", 2, "exited", ()),
+        ("crash_in_thread", 2, "killed", ()),
+        ("receives_what_nobody_sends", 3, "hang", ()),
+        ("recompute_asserts", 2, "exception", ()),
+        ("bus_error_in_worker", 2, "killed", ()),
+        ("logged_error_before", 3, "exception", ()),
+        ("user_watchdog", 3, "hang", ()),
+        ("pool_task_raises", 2, "exception", ()),
+    )
+)
+"""Another twelve, planted after what the first set had shown was fixed."""
+WITHOUT_LINE = frozenset(
+    {"killed_from_outside", "too_few_batches", "loader_worker_killed", "terminated_from_outside", "bus_error_in_worker"}
+)
 """Nothing of the rank's own code is at fault: no line may be named."""
 
 

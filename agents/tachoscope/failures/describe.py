@@ -23,6 +23,8 @@ _TRACES = "torch._dynamo"
 _TRACED = "from user code:"
 _LOADER_SIGNALS = "torch/utils/data/_utils/signal_handling.py"
 """Raises in the main thread that a loader worker was killed, wherever that thread is at the moment: that line says nothing."""
+_LAUNCHER = "/torch/distributed/elastic/"
+"""Its `@record` writes a file of the error that it handles, and may fail at that: on a full disk, without file descriptors."""
 _TRACEBACK = "Traceback (most recent call last):"
 _LAST_LINE = re.compile(r"^(?P<type>[A-Za-z_][\w.]{0,200}): ?(?P<message>.*)$")
 
@@ -45,8 +47,9 @@ class Described(NamedTuple):
 def describe(error: BaseException, *, runs_code: bool = True) -> Described:
     """Return what an exception is and where it comes from.
 
-    The place is that of the error at its origin: of the explicit cause of an exception, of the first exception of a group, and of
-    the traceback of a loader worker or another process, which torch puts into the message of the exception that it raises here.
+    The place is that of the error at its origin: of the explicit cause of an exception, of the first exception of a group, of the
+    error that torchelastic was to report when it failed itself, and of the traceback of a loader worker or another process, which
+    torch puts into the message of the exception that it raises here.
 
     Args:
         runs_code: as in `text_of`.
@@ -83,13 +86,18 @@ def users_place(frames: Sequence[tuple[str, int, str]]) -> CodePlace:
 
 
 def _origins(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception, what it comes from (its explicit cause, the first of a group), what that comes from, and so on."""
+    """Yield an exception, what it comes from (see `describe`), what that comes from, and so on."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen and len(seen) < _MOST_CAUSES:
         yield one
         seen.add(id(one))
-        one = one.__cause__ or (one.exceptions[0] if isinstance(one, BaseExceptionGroup) else None)
+        one = one.__cause__ or (one.exceptions[0] if isinstance(one, BaseExceptionGroup) else _handled_by_launcher(one))
+
+
+def _handled_by_launcher(error: BaseException) -> BaseException | None:
+    chain = _chain_of(error.__traceback__) if error.__context__ is not None else []
+    return error.__context__ if chain and _LAUNCHER in chain[0][0].co_filename else None
 
 
 def _place_of(error: BaseException) -> CodePlace:

@@ -27,6 +27,8 @@ RANK_PROCESS = "_TACHOSCOPE_RANK_PROCESS"
 """Which process of a rank is the rank itself: what it starts inherits the rank's environment, but is not the rank."""
 _MOST_THREAD_ERRORS = 32
 """Different ones: threads of a job may fail all the time without harm."""
+_SPARE_DESCRIPTORS = 4
+"""Kept for the report of a process that has opened all files that it may: importing and writing it open some."""
 _LAUNCHER_ERRORS = "torch.distributed.elastic"
 """Exceptions of this package are what torchrun says of the ranks that it started: those say it themselves."""
 
@@ -45,6 +47,7 @@ class EndHooks:
         self._end_is_told = False
         self._in_thread_hook: set[int] = set()
         self._thread_errors: set[tuple[str, str]] = set()
+        self._spare: list[int] = []
         self._exit: dict[str, Any] = {}
         self._exit_frame: FrameType | None = None
         self._next_hook, self._next_thread_hook = sys.excepthook, threading.excepthook
@@ -58,6 +61,7 @@ class EndHooks:
         atexit.register(self.at_end)
         if self._directory:
             fault_file.open_own(self._directory)
+            self._spare = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(_SPARE_DESCRIPTORS)]
 
     def on_exception(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         """Report the exception that ends the main thread, and call the next hook, whatever happens in here."""
@@ -112,6 +116,7 @@ class EndHooks:
         with guard.QUIETLY:
             if os.getpid() == self._pid:
                 if self._is_worth_telling(status):
+                    self._free_descriptors()
                     from tachoscope.failures import own_report
 
                     self._write(own_report.of_exit(status, sys._getframe(2), sys.exc_info()[1] or _uncaught()))
@@ -128,6 +133,7 @@ class EndHooks:
             if uncaught is not None and not _is_interactive():
                 self._report_end(uncaught)
             if self._exit and not self._end_is_told and not _returned(self._exit_frame):
+                self._free_descriptors()
                 self._write(self._exit)
 
     def _is_own(self, value: BaseException) -> bool:
@@ -138,6 +144,7 @@ class EndHooks:
     def _report_end(self, value: BaseException) -> None:
         if self._end_is_told or not self._is_own(value):
             return
+        self._free_descriptors()
         from tachoscope.failures import own_report
 
         self._end_is_told = True
@@ -148,6 +155,12 @@ class EndHooks:
             from tachoscope.failures import own_report
 
             self._write_thread(own_report.of_exception(value, "thread"))
+
+    def _free_descriptors(self) -> None:
+        """Close the spare ones: the process is about to end."""
+        spare, self._spare = self._spare, []
+        for descriptor in spare:
+            os.close(descriptor)
 
     def _write_thread(self, fields: dict[str, Any]) -> None:
         """Write how a thread ended, once for each error."""

@@ -39,6 +39,20 @@ def test_an_error_of_a_loader_worker_is_where_it_was_raised_in_the_worker() -> N
     assert found.place == ("data.py:40", "__getitem__")
 
 
+def test_an_error_of_torchelastic_in_its_handling_of_another_is_where_the_other_was_raised() -> None:
+    handler = "def handle():\n    try:\n        raise KeyError('input_ids')\n    except KeyError:\n        write()\n"
+    found: dict[str, object] = {}
+    exec(compile("def write():\n    raise OSError('disk full')\n", "/x/torch/distributed/elastic/error_handler.py", "exec"), found)
+    exec(compile(handler, "/home/me/train.py", "exec"), found)
+    try:
+        found["handle"]()  # type: ignore[operator]
+    except OSError as error:
+        described = describe(error)
+
+    assert described.place.location.endswith("train.py:3")
+    assert described.message == "disk full (caused by KeyError: 'input_ids')"
+
+
 def test_a_message_that_cannot_be_made_is_empty() -> None:
     class BrokenError(Exception):
         def __str__(self) -> str:

@@ -60,6 +60,13 @@ def test_a_module_that_is_missing_is_reported_before_anything_else_was_imported(
     assert run(tmp_path, "\nimport no_such_module\n").failure.location == "script.py:2"
 
 
+def test_a_process_that_has_opened_all_files_that_it_may_still_reports_its_line(tmp_path: Path) -> None:
+    script = "import os, resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\nopened = []\nwhile True:\n"
+    failure = run(tmp_path, f"{script}    opened.append(os.open('/dev/null', os.O_RDONLY))\n").failure
+
+    assert (failure.exception, failure.location) == ("OSError", "script.py:5")
+
+
 def test_secrets_in_messages_and_on_stderr_are_hidden(tmp_path: Path) -> None:
     token = "hf_" + "a1B2" * 9
     ended = run(tmp_path, f"import sys\nprint('using {token}', file=sys.stderr)\nraise ValueError('bad key {token}')\n")
