@@ -12,6 +12,7 @@ from tachoscope_core.report.taxonomy import BY_SLUG, HEALTHY
 from tachoscope_show.report import verdict_words
 from tachoscope_show.report.finding_words import (
     culprits_text,
+    is_hang_report,
     loss_text,
     nothing_found,
     quantity,
@@ -129,6 +130,8 @@ def verdict_tag(report: Report) -> Tag:
     worst = gravest(one for one in report.findings if one.class_ not in HEALTHY)
     if worst is not None:
         return Tag(worst.severity, _COLORS.get(worst.severity, UNKNOWN))
+    if verdict_words.failure(report):
+        return Tag("failed", BAD)
     return Tag("healthy", OK) if nothing_found(report) else Tag("unknown", UNKNOWN)
 
 
@@ -155,7 +158,7 @@ def _card(finding: Finding, report: Report) -> FindingCard:
         title=verdict_words.title(finding, report),
         whose=culprits_text(finding, report),
         loss=loss_text(finding, report),
-        unit="" if report.life or report.serving else " a step",
+        unit=" a step" if finding.seconds_per_step and not (report.life or report.serving or is_hang_report(report)) else "",
         share=share_text(finding, report),
         confidence=finding.confidence,
         evidence=[_evidence(row) for row in finding.evidence[1:] or finding.evidence],  # the first one is the loss itself

@@ -6,7 +6,7 @@ from tachoscope_core.report.report import Finding, Report
 from tachoscope_core.report.taxonomy import HEALTHY
 from tachoscope_show.report import trend_words
 from tachoscope_show.serving import words as serving_words
-from tachoscope_show.text.units import percent, seconds
+from tachoscope_show.text.units import percent, seconds, size
 
 WARNING_SHARE_TEXT = "10 %"
 
@@ -56,7 +56,7 @@ def quantity(value: float, unit: str) -> str:
     if unit == "ratio":
         return percent(value)
     if unit == "bytes":
-        return f"{value / 2**20:.1f} MiB"
+        return f"-{size(-value)}" if value < 0 else size(value)
     number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return f"{number} {unit.split(';')[0]}".strip()
 

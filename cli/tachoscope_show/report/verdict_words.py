@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tachoscope_core.jobs.notes import STEPS_BEFORE
 from tachoscope_core.report.report import SEVERITY_ORDER, Finding, Report
 from tachoscope_core.report.taxonomy import BY_SLUG, CORES_USED, FULL_IN, HEALTHY
-from tachoscope_show.report import finding_words
+from tachoscope_show.report import failure_words, finding_words
 from tachoscope_show.report.trend_words import ranks_text
 from tachoscope_show.serving import words as serving_words
 from tachoscope_show.text.units import duration
@@ -28,8 +28,14 @@ def first_lines(report: Report) -> FirstLines:
     found = _of_steps(report)
     # Want of memory ended the attempt: it does not belong to what was before.
     joint = "" if report.memory is not None and report.memory.kills else "Before that: "
-    failure = next((note.what for note in report.quality if note.means.startswith(STEPS_BEFORE)), "")
-    return replace(found, verdict=f"{failure[0].upper()}{failure[1:]}. {joint}{found.verdict}") if failure else found
+    failed = failure(report)
+    return replace(found, verdict=f"{failed[0].upper()}{failed[1:]}. {joint}{found.verdict}") if failed else found
+
+
+def failure(report: Report) -> str:
+    """Return that the job failed; empty: it did not, or this is not known."""
+    said = next((note.what for note in report.quality if note.means.startswith(STEPS_BEFORE)), "")
+    return said or ("the job failed" if failure_words.ends_failed(report) else "")
 
 
 def _of_steps(report: Report) -> FirstLines:

@@ -88,3 +88,8 @@ def size(count: float) -> str:
         if count >= 2**power:
             return f"{count / 2**power:.1f} {unit}"
     return f"{count:.0f} B"
+
+
+def size_unit(most: float) -> tuple[str, int]:
+    """Return the unit, and its bytes, in which a column or an axis of sizes is read best, given the largest of them."""
+    return ("GiB", 1 << 30) if most >= 1 << 30 else ("MiB", 1 << 20)

@@ -105,8 +105,13 @@ def _run(context: Context, run: Run) -> None:
     if look is not whole:
         _window(context, look)
     job_failures.show(life or look.report)
+    hang = job_stacks.last(run)
+    hangs = job_stacks.is_last_word(hang, whole.report)
+    if hang is not None and hangs:
+        job_stacks.show(hang)
     show_findings(context, report)
-    job_stacks.show(run)
+    if hang is not None and not hangs:
+        job_stacks.show(hang)
     job_earlier.show(context, look.report.earlier)
     job_time.show(context, whole, look, (start, end))
     job_memory.show(look.report.memory)

@@ -9,6 +9,7 @@ from tachoscope_core.report.memory import LineBytes, MemoryReport, SegmentBytes
 from tachoscope_explorer.figures import memory as figures
 from tachoscope_explorer.page.widgets import chart, escape_markdown, folded, table
 from tachoscope_show.report import memory_words
+from tachoscope_show.text.units import size_unit
 
 _CAPTION = (
     "Anonymous and shared memory of each rank and its loader workers; pages that forked workers share with their rank count for "
@@ -26,13 +27,21 @@ def show(memory: MemoryReport | None) -> None:
         return
     st.subheader("Memory", anchor="memory")
     st.markdown("\n".join(f"- {escape_markdown(line)}" for line in said))
-    _curves(memory)
+    of_device = any(kill.place == "device" for kill in memory.kills) or (
+        memory.growth is not None and memory.growth.part == "device"
+    )
+    if of_device and any(any(one.device_reserved) for one in memory.ranks):
+        chart(figures.of_device_by_time(memory), "device-memory", height=300)
+        folded("Memory of the ranks on their hosts by time", lambda: _curves(memory), "folded-memory")
+    else:
+        _curves(memory)
     blocks = [block for kill in memory.kills for block in kill.largest_blocks]
     if blocks:
         folded("Largest live blocks on the accelerator", lambda: _blocks(blocks), "folded-blocks")
     segments = [segment for kill in memory.kills for segment in kill.free_segments]
     if segments:
-        folded("Free memory in segments of the accelerator's allocator", lambda: _segments(segments), "folded-segments")
+        count = sum(kill.free_segment_count for kill in memory.kills)
+        folded("Free memory in segments of the accelerator's allocator", lambda: _segments(segments, count), "folded-segments")
 
 
 def _curves(memory: MemoryReport) -> None:
@@ -41,11 +50,25 @@ def _curves(memory: MemoryReport) -> None:
 
 
 def _blocks(blocks: list[LineBytes]) -> None:
-    rows = [{"line": one.line, "MiB": one.bytes / 2**20, "blocks": one.count, "stack": " < ".join(one.stack)} for one in blocks]
-    table(pd.DataFrame(rows), "blocks")
+    """Show the blocks by line; of the stack the line with its function stands first, then who called it."""
+    unit, bytes_ = size_unit(max(block.bytes for block in blocks))
+    rows = [
+        {
+            unit: one.bytes / bytes_,
+            "allocated at": one.stack[0] if one.stack else one.line,
+            "blocks": one.count,
+            "called from": " < ".join(one.stack[1:]),
+        }
+        for one in blocks
+    ]
+    frame = pd.DataFrame(rows)
+    table(frame if frame["called from"].any() else frame.drop(columns="called from"), "blocks")
 
 
-def _segments(segments: list[SegmentBytes]) -> None:
-    amounts = {"reserved, MiB": "reserved_bytes", "allocated, MiB": "allocated_bytes", "largest free, MiB": "largest_free_bytes"}
-    rows = [{title: getattr(one, name) / 2**20 for title, name in amounts.items()} for one in segments]
+def _segments(segments: list[SegmentBytes], count: int) -> None:
+    unit, bytes_ = size_unit(max(segment.reserved_bytes for segment in segments))
+    amounts = {"reserved": "reserved_bytes", "allocated": "allocated_bytes", "largest free piece": "largest_free_bytes"}
+    rows = [{f"{title}, {unit}": getattr(one, name) / bytes_ for title, name in amounts.items()} for one in segments]
+    if count > len(segments):
+        st.caption(f"The {len(segments)} with the most free memory, of {count:,}.")
     table(pd.DataFrame(rows), "segments")

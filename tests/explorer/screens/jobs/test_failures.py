@@ -39,4 +39,5 @@ def test_the_page_says_first_which_rank_failed_with_what_and_where(store: Path, 
     assert not shown.exception
     (said,) = [one.value.replace("\\", "") for one in shown.error if "First failure" in one.value]
     assert all(part in said for part in ("rank 0", "ValueError: sample 17 has no label", "train.py:7", step)), said
+    assert "healthy" not in words(shown)
     assert "Failures" in words(shown) or any(one.value == "Failures" for one in shown.subheader)

@@ -24,6 +24,7 @@ def samples(growing: bool) -> bytes:
             group=group,
             total_bytes=9000 * MIB,
             growth={"train.py:41": 9e6} if growing and number == 20 else {},
+            device=records.DeviceMemory(allocated_bytes=90 * held, reserved_bytes=100 * held, total_bytes=80 << 30),
         )
         lines.append(records.encode(row))
     return b"".join(lines)
@@ -34,6 +35,28 @@ def kill() -> bytes:
     limit = {"limit_of": "/job", "limit_bytes": 400 * MIB, "sources": ["kernel_log"]}
     launcher = envelope(-1, 0, writer="90000000-0000-4000-8000-000000000000", time=1.7e9 + 10.5)
     return records.encode(records.OutOfMemory(**launcher, **who, **limit))
+
+
+def device_failure() -> bytes:
+    """Return that the allocator of rank 0 raised, with the line and what it held."""
+    block = records.LiveBlocks(line="model.py:7", bytes=30 << 30, count=4, stack=["model.py:7 forward", "train.py:41 step"])
+    who = {"place": "device", "failed_rank": 0, "failed_writer": envelope(0)["writer"], "location": "model.py:7 forward"}
+    device = records.DeviceMemory(allocated_bytes=34 << 30, reserved_bytes=38 << 30, total_bytes=80 << 30)
+    own = envelope(0, 2000, time=1.7e9 + 10.5)
+    return records.encode(
+        records.OutOfMemory(**own, **who, killed_time=1.7e9 + 10.5, requested_bytes=4 << 30, device=device, largest_blocks=[block])
+    )
+
+
+def test_where_an_accelerator_is_full_its_own_memory_is_drawn_and_the_hosts_is_folded(tmp_path: Path) -> None:
+    put(tmp_path, "planted", even(1, 60) + samples(growing=True) + device_failure())
+    shown = open_page("job", tmp_path, job="planted")
+
+    assert not shown.exception
+    assert "asked for 4.0 GiB" in words(shown).replace("\\", "")
+    assert any("accelerator in GiB" in one.proto.spec for one in shown.get("plotly_chart"))
+    assert not any("memory in" in one.proto.spec for one in shown.get("plotly_chart"))
+    assert {"Largest live blocks on the accelerator"} < {one.label for one in shown.expander}
 
 
 def test_a_kill_is_told_with_its_line_and_without_one_the_curves_are_folded(tmp_path: Path) -> None:
