@@ -45,6 +45,7 @@ def seconds_after(lines: list[bytes]) -> dict[int, dict[int, list[bytes]]]:
 
 @pytest.mark.parametrize("clocks_every", [1, 7, 20])
 @pytest.mark.parametrize("looks", ["each second", "once"])
+@pytest.mark.bar(but=("each second-1", "each second-20", "once-7"))
 def test_with_clocks_read_in_some_steps_both_split_waiting_alike(tmp_path: Path, clocks_every: int, looks: str) -> None:
     clock = FakeClock()
     clock.now = 0.0  # where the planted times begin

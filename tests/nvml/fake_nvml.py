@@ -11,10 +11,11 @@ Keys and their units are in fake_nvml_keys.py. In keyword arguments `__` stands 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
+import fcntl
 import functools
+import hashlib
 import itertools
 import os
 import shutil
@@ -22,7 +23,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pynvml
@@ -40,15 +41,28 @@ _COUNT = struct.Struct("56sQQ")
 """Name of a function, a mark, and how often it was called: `Count` in calls.c."""
 
 
-@functools.cache
-def _objects() -> Path:
-    """Compile the library's parts, once per process, into a folder that goes with the process."""
-    folder = Path(tempfile.mkdtemp(prefix="fake-nvml-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    sources = sorted(HERE.glob("*.c"))
-    flags = ["-c", "-O2", "-fPIC", "-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra"]
-    subprocess.run(["gcc", *flags, *map(str, sources)], cwd=folder, check=True)
+FLAGS = ("-O2", "-fPIC", "-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra")
+BUILD = HERE.parents[1] / "build"
+
+
+def _built(name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder of build/ that `make` has filled, once for all processes until a source changes."""
+    sources = b"".join(path.read_bytes() for path in sorted(HERE.glob("*.[ch]")))
+    folder = BUILD / f"fake-nvml-{hashlib.sha256(sources).hexdigest()[:12]}" / name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            made = Path(tempfile.mkdtemp(dir=folder.parent))
+            make(made)
+            made.rename(folder)
     return folder
+
+
+def _objects() -> Path:
+    """Return the folder of the library's compiled parts."""
+    sources = [str(path) for path in sorted(HERE.glob("*.c"))]
+    return _built("objects", lambda folder: subprocess.run(["gcc", "-c", *FLAGS, *sources], cwd=folder, check=True))
 
 
 @functools.cache
@@ -58,20 +72,20 @@ def library(missing: frozenset[str] = frozenset()) -> Path:
     Raises:
         ValueError: a function that is to be missing is none of the library.
     """
-    folder = Path(tempfile.mkdtemp(dir=_objects()))
-    local = "".join(f"    {name};\n" for name in sorted(missing))
-    (folder / "map").write_text("{\n  global: nvml*; fake_nvml*;\n  local:\n" + local + "    *;\n};\n")
-    made = folder / LIBRARY
     if missing:
         whole = ctypes.CDLL(str(library()))
         if unknown := sorted(name for name in missing if not hasattr(whole, name)):
             raise ValueError(f"the fake driver has no {', '.join(unknown)}, so nothing would be missing; see the EXPORTs in {HERE}")
+    names = "".join(sorted(missing))
+    return _built(f"without-{hashlib.sha256(names.encode()).hexdigest()[:12]}", lambda folder: _link(folder, missing)) / LIBRARY
+
+
+def _link(folder: Path, missing: frozenset[str]) -> None:
+    local = "".join(f"    {name};\n" for name in sorted(missing))
+    (folder / "map").write_text("{\n  global: nvml*; fake_nvml*;\n  local:\n" + local + "    *;\n};\n")
     parts = map(str, sorted(_objects().glob("*.o")))
-    subprocess.run(
-        ["gcc", "-shared", "-o", str(made), *parts, f"-Wl,--version-script={folder}/map", f"-Wl,-soname,{LIBRARY}", "-lpthread"],
-        check=True,
-    )
-    return made
+    options = [f"-Wl,--version-script={folder}/map", f"-Wl,-soname,{LIBRARY}", "-lpthread"]
+    subprocess.run(["gcc", "-shared", "-o", str(folder / LIBRARY), *parts, *options], check=True)
 
 
 def profile(name: str) -> dict[str, str]:

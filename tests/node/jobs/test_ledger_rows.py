@@ -165,7 +165,7 @@ def test_rows_that_wait_too_long_are_put_together_and_lose_no_second(monkeypatch
 def test_rows_take_a_small_part_of_what_records_take(tmp_path: Path, clock: FakeClock) -> None:
     chance = random.Random(3)
     agent, ranks = agent_in(tmp_path, clock), [rank_of(tmp_path, clock, rank) for rank in (0, 1)]
-    for _ in range(600):
+    for _ in range(200):
         for part in range(10):
             clock.now += 0.1
             for rank in ranks:

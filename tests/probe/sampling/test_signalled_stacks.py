@@ -67,7 +67,7 @@ def test_pure_python_is_seen_as_often_as_it_runs_however_often_native_code_gives
                 print("unsupported"); sys.exit()
             stop = threading.Event()
             threading.Thread(target=lambda: [drain() for _ in iter(lambda: stop.wait(0.1), True)], daemon=True).start()
-            while seen.total() < 2 * 300:
+            while seen.total() < 2 * 150:
                 for work in (tokenize, compress):
                     begin = time.thread_time()
                     work()

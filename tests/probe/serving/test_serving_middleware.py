@@ -145,10 +145,10 @@ def counts_at_rest(port: int) -> dict[str, Any]:
 
 
 @pytest.mark.alone
-def test_a_thousand_requests_at_once_are_each_recorded_once_and_leave_nothing_behind(tmp_path: Path) -> None:
+def test_hundreds_of_requests_at_once_are_each_recorded_once_and_leave_nothing_behind(tmp_path: Path) -> None:
     async def one(port: int, number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        body = b'{"together": 1000, "stream": 3, "seconds": 0.2}' if number % 2 else b'{"together": 1000, "seconds": 0.2}'
+        body = b'{"together": 400, "stream": 3, "seconds": 0.2}' if number % 2 else b'{"together": 400, "seconds": 0.2}'
         writer.write(b"POST /v1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         if number % 10 == 1:
             await reader.readuntil(b"data: 0")
@@ -157,7 +157,7 @@ def test_a_thousand_requests_at_once_are_each_recorded_once_and_leave_nothing_be
         writer.close()
 
     async def burst(port: int) -> None:
-        await asyncio.gather(*(one(port, number) for number in range(1000)))
+        await asyncio.gather(*(one(port, number) for number in range(400)))
 
     with served(tmp_path) as (_, port):
         asyncio.run(burst(port))  # what a first burst makes the process keep is not a leak
@@ -169,9 +169,9 @@ def test_a_thousand_requests_at_once_are_each_recorded_once_and_leave_nothing_be
     rows = stored(tmp_path)
     found = requests_in(rows)
 
-    assert len(found) == 3000
-    assert sum(row.outcome == "client_error" for row in found) == 300
-    assert sum(row.outcome == "ok" for row in found) == 2700
+    assert len(found) == 1200
+    assert sum(row.outcome == "client_error" for row in found) == 120
+    assert sum(row.outcome == "ok" for row in found) == 1080
     assert {name: after[name] for name in ("tasks", "threads", "in_flight")} == {
         name: before[name] for name in ("tasks", "threads", "in_flight")
     }

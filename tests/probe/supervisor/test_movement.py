@@ -18,10 +18,11 @@ STILL = {
     "sleeps": "import time; time.sleep(600)",
     "waits for a lock": "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
 }
+COMPUTES = "import time\nwhile True: sum(range(200_000)); time.sleep(0.05)"
 READS = "import time\nwhile True: open('/dev/zero', 'rb').read(1 << 22); time.sleep(0.05)"
 MOVES = {
-    "computes": "while True: pass",
-    "has another process compute": "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])",
+    "computes": COMPUTES,
+    "has another process compute": f"import subprocess, sys; subprocess.run([sys.executable, '-c', {COMPUTES!r}])",
     "reads": READS,
     "has another process read": f"import subprocess, sys; subprocess.run([sys.executable, '-c', {READS!r}])",
     "waits for a socket": "import socket; one, other = socket.socketpair(); one.recv(1)",
