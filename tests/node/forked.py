@@ -22,18 +22,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-IMPORTED = ("tachoscope_cli.app", "tachoscope_cli.commands.agent", "tachoscope_node.service", "pynvml")
-IMPORTED_BY_WATCHES = ("tachoscope_cli.app", "tachoscope_cli.commands.watch", "tachoscope_watch.service")
+IMPORTED = (
+    "tachoscope_cli.commands.agent",
+    "tachoscope_cli.commands.watch",
+    "tachoscope_node.service",
+    "tachoscope_watch.service",
+    "pynvml",
+)
 _MOST_BYTES = 200_000
 
 
 class Forked:
     """A process that was forked to run `tachoscope` with these words; used like a `subprocess.Popen`."""
 
-    def __init__(
-        self, words: Sequence[str], environ: Mapping[str, str], *, stderr: int, imported: tuple[str, ...] = IMPORTED
-    ) -> None:
-        self._origin = _origin(imported)
+    def __init__(self, words: Sequence[str], environ: Mapping[str, str], *, stderr: int) -> None:
+        self._origin = _origin()
         self.pid: int = self._origin.ask({"words": list(words), "environ": dict(environ)}, stderr)
         self.returncode: int | None = None
         self._handle = os.pidfd_open(self.pid)  # it is not reaped before it was waited for
@@ -67,10 +70,10 @@ class Forked:
 class _Origin:
     """The process that others are forked from. It has one thread and ends with this one."""
 
-    def __init__(self, imported: tuple[str, ...]) -> None:
+    def __init__(self) -> None:
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
-        command = [sys.executable, str(Path(__file__)), str(its.fileno()), *imported]
+        command = [sys.executable, str(Path(__file__)), str(its.fileno())]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[its.fileno()])
         its.close()
         atexit.register(self.close)
@@ -126,6 +129,6 @@ def _run(words: list[str], environ: dict[str, str], descriptors: list[int]) -> N
 
 
 if __name__ == "__main__":
-    for name in sys.argv[2:]:
+    for name in IMPORTED:
         importlib.import_module(name)
     _serve(socket.socket(fileno=int(sys.argv[1])))

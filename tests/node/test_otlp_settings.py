@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tachoscope_service.metrics.otlp.push import OtlpSettings, faults, resource_attributes
+from trying import each
 
 
 def test_every_fault_of_the_settings_is_named_without_secrets(tmp_path: Path) -> None:
@@ -26,12 +27,12 @@ def test_every_fault_of_the_settings_is_named_without_secrets(tmp_path: Path) ->
     assert "hunter2" not in "".join(found) + repr(bad)
 
 
-@pytest.mark.parametrize("endpoint", ["", "collector:4318", "ftp://c", "http://", "http://c:99999", "http://[::1", "http://c/a b"])
+@each("endpoint", ["", "collector:4318", "ftp://c", "http://", "http://c:99999", "http://[::1", "http://c/a b"])
 def test_an_endpoint_that_is_no_http_url_is_a_fault(endpoint: str) -> None:
     assert [fault for fault in faults(OtlpSettings(endpoint)) if fault.startswith("endpoint: ")]
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+@each("seconds", [0.0, -1.0, float("nan"), float("inf")])
 def test_an_interval_or_timeout_without_end_or_beginning_is_a_fault(seconds: float) -> None:
     assert "interval_seconds" in faults(OtlpSettings("http://c", interval_seconds=seconds))[0]
     assert "timeout_seconds" in faults(OtlpSettings("http://c", timeout_seconds=seconds))[0]

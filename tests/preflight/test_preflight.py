@@ -22,6 +22,7 @@ from tachoscope_preflight import busy, storage
 from tachoscope_preflight.repeat import Effort
 from tachoscope_preflight.together.places import Seat, seat
 from tachoscope_preflight.together.rounds import MOST_ROUNDS, disjoint, tournament
+from trying import each
 
 SHORT = """
 from tachoscope_preflight import node
@@ -103,7 +104,7 @@ def test_storage_that_is_not_there_is_misuse_and_a_right_that_is_missing_is_no_f
     assert (found.median, found.broken) == (None, False)
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 7, 16, 40])
+@each("count", [2, 3, 4, 7, 16, 40])
 def test_in_rounds_of_disjoint_pairs_each_meets_each_other_once_or_fifteen_others(count: int) -> None:
     rounds = tournament(range(count))
 

@@ -91,6 +91,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.bar(but=("0", "1", "2"))
 def test_however_slow_the_store_and_whoever_comes_stops_or_is_killed_no_job_has_two_watches(seed: int) -> None:
     world = World(seed)
     for _ in range(40):

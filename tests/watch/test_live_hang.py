@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from helpers import BIN, environment
-from processes import wait_for
+from processes import AgentProcess, wait_for
 from tachoscope_analyzers.hang_evidence.groups import groups_of
 from tachoscope_analyzers.hang_evidence.report import odd_group
 from tachoscope_core.storage.hang_bundles import last_hang
@@ -28,13 +28,8 @@ SCRIPT = Path(__file__).with_name("hanging_ddp.py")
 def training(folder: Path, *how: str, script: Path = SCRIPT, hang_seconds: float = 6.0, ranks: int = 2) -> Iterator[None]:
     """Run an agent and a job, of which rank 1 will stand still."""
     around = environment(folder, TACHOSCOPE_HANG_SECONDS=str(hang_seconds))
-    config = folder / "agent.yaml"
-    config.write_text(f"state: {folder / 'state'}\nflush: {{seconds: 1}}\n")
-    agent = subprocess.Popen(
-        [BIN / "tachoscope", "agent", "--config", config, "--port", "0"], env=around, stderr=subprocess.PIPE, text=True
-    )
-    assert agent.stderr is not None
-    assert any("serving " in line for line in agent.stderr)
+    agent = AgentProcess(folder, around, forked=True, tick_seconds=1.0, flush={"seconds": 1})
+    agent.start()
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), str(script), *how]
     job = subprocess.Popen(
         [BIN / "tachoscope", "run", "--job", "stuck", "--", *launch],
@@ -50,8 +45,6 @@ def training(folder: Path, *how: str, script: Path = SCRIPT, hang_seconds: float
                 process.kill()
         job.wait()
         agent.kill()
-        agent.wait()
-        agent.stderr.close()
 
 
 @pytest.mark.parametrize(

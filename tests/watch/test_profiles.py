@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tachoscope_core.storage import profile_requests
 from tachoscope_core.storage.profile_requests import HostState, Pass, Plan, RankState, Request
 from tachoscope_core.storage.store import Store
@@ -50,24 +48,24 @@ def until(found: Callable[[], Any]) -> Any:
     raise AssertionError("it never came")
 
 
-def asked(store: Store, job: str, known: str) -> Request:
-    """Return the request of an id as an agent finds it."""
-    request = until(lambda: profile_requests.read_request(store, job, known))
-    assert profile_requests.ids(store, job, since=time.time() - 600) == [known]
-    return request
-
-
-def test_a_request_reaches_the_agents_and_what_they_say_is_told_to_its_end(tmp_path: Path) -> None:
+def test_a_request_reaches_the_agents_and_what_they_say_is_told_to_its_end_or_why_they_refuse_it(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     well(folder, "job")
     store = Store(str(folder))
+
+    def read(known: str) -> Request:
+        """Return a request as an agent finds it."""
+        found: Request = until(lambda: profile_requests.read_request(store, "job", known))
+        return found
+
     with watching(folder) as (_, url):
         jobs_of(url)
         page = f"{url}/v1/jobs/job/profile"
         assert json.loads(get(page)) == {"profiles": []}
         status, told = post(f"{page}?steps=7")
         assert (status, told["state"], told["steps"]) == (202, "asked", 7)
-        request = asked(store, "job", told["id"])
+        request = read(told["id"])
+        assert profile_requests.ids(store, "job", since=time.time() - 600) == [told["id"]]
         assert (request.steps, request.asked_by) == (7, "the watch's API")
         assert post(page) == (409, {"error": f"profile {told['id']} of job job is under way"})
 
@@ -81,33 +79,20 @@ def test_a_request_reaches_the_agents_and_what_they_say_is_told_to_its_end(tmp_p
         done = until(lambda: next((one for one in json.loads(get(page))["profiles"] if one["state"] == "done"), None))
         assert done["detail"] == f"1 of 2 traces are recording {told['id']} of the store"
         assert [rank["reason"] for rank in done["ranks"]] == ["", "gone"]
-        assert post(page)[0] == 202, "the one before is over"
 
-
-def test_one_that_agents_refuse_has_failed_and_says_why(tmp_path: Path) -> None:
-    folder = tmp_path / "store"
-    well(folder, "job")
-    store = Store(str(folder))
-    with watching(folder) as (_, url):
-        jobs_of(url)
-        page = f"{url}/v1/jobs/job/profile"
-        _, told = post(page)
-        profile_requests.write_plan(store, asked(store, "job", told["id"]), Plan(refused="one in 600 s", final=True))
-
+        _, told = post(page)  # the one before is over
+        profile_requests.write_plan(store, read(told["id"]), Plan(refused="one in 600 s", final=True))
         failed = until(lambda: next((one for one in json.loads(get(page))["profiles"] if one["state"] == "failed"), None))
-
         assert "one in 600 s" in failed["detail"]
 
 
-@pytest.mark.parametrize(
-    "query", ["steps=0", "steps=10001", "steps=1e3", "steps=", "step=5", f"steps={'9' * 400}", "steps=%C2%B2", "steps=5&steps=6"]
-)
-def test_what_cannot_be_asked_for_is_said(tmp_path: Path, query: str) -> None:
+def test_what_cannot_be_asked_for_is_said(tmp_path: Path) -> None:
     watch = looked_at(tmp_path, "127.0.0.1")
+    wrong = "steps=0", "steps=10001", "steps=1e3", "steps=", "step=5", f"steps={'9' * 400}", "steps=%C2%B2", "steps=5&steps=6"
     try:
-        status, told = post(f"{watch.url}/v1/jobs/job/profile?{query}")
-        assert status == 422
-        assert "steps= from 1 to 10000" in told["error"]
+        for query in wrong:
+            status, told = post(f"{watch.url}/v1/jobs/job/profile?{query}")
+            assert (status, "steps= from 1 to 10000" in told["error"]) == (422, True), query
         assert post(f"{watch.url}/v1/jobs/nobody/profile")[0] == 404
         assert post(f"{watch.url}/v1/jobs")[0] == 405
         assert post(f"{watch.url}/v1/jobs/job/profile", ("Origin", "http://elsewhere"))[0] == 403

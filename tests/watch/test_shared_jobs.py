@@ -24,7 +24,7 @@ from watched_jobs import PlantedJob, well
 LEASE_SECONDS = {"directory": 5.0, "s3": 20.0}
 EVERY_SECONDS = {"directory": 1.0, "s3": 5.0}
 """The S3 server of the tests answers one request after the other."""
-COMPACT_SECONDS = {"directory": 6.0, "s3": 5.0}
+COMPACT_SECONDS = {"directory": 15.0, "s3": 5.0}
 """Each compaction is a process, which takes half a second of a processor to begin; the first when there are two watches."""
 CYCLE_SECONDS = 10.0
 """A cycle of a machine that does much else: in itself it takes a fraction of this."""

@@ -19,7 +19,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from forked import IMPORTED_BY_WATCHES, Forked
+from forked import Forked
 from helpers import BIN, command, environment
 from processes import wait_for
 from tachoscope_core.report.report import parse
@@ -207,7 +207,7 @@ class Watching(Forked):
 
     def __init__(self, words: list[str], around: dict[str, str]) -> None:
         read, written = os.pipe()
-        super().__init__(words, around, stderr=written, imported=IMPORTED_BY_WATCHES)
+        super().__init__(words, around, stderr=written)
         os.close(written)
         self.stderr = os.fdopen(read, encoding="utf-8")
 

@@ -24,6 +24,7 @@ from tachoscope_node.agent import Agent
 from tachoscope_node.checkpoints import queue as verify_queue
 from tachoscope_node.checkpoints.reader_process import ReadRequest
 from tachoscope_node.checkpoints.verifier import in_a_process, mapped
+from trying import each
 
 NOBODY = 65534
 TIMESTAMP = "tachoscope_checkpoint_verified_timestamp_seconds"
@@ -221,9 +222,7 @@ def test_results_of_what_could_not_be_read_are_no_records(tmp_path: Path, monkey
     agent.close()
 
 
-@pytest.mark.parametrize(
-    ("path", "here"), [("/a/b/c", "/y/c"), ("/a/x", "/x/x"), ("/a", "/x"), ("/ab", "/ab"), ("/other", "/other")]
-)
+@each(("path", "here"), [("/a/b/c", "/y/c"), ("/a/x", "/x/x"), ("/a", "/x"), ("/ab", "/ab"), ("/other", "/other")])
 def test_the_longest_prefix_decides_where_a_path_is_here(path: str, here: str) -> None:
     assert mapped(path, {"/a": "/x", "/a/b/": "/y"}) == here
 

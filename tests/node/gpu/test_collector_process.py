@@ -18,7 +18,7 @@ def gpus_up(page: str) -> set[str]:
 
 def test_the_page_answers_while_a_call_hangs_and_the_agent_ends_in_order(tmp_path: Path) -> None:
     driver = Driver(tmp_path / "driver")
-    agent = AgentProcess(tmp_path, driver.environment(), tick_seconds=0.2, stop_seconds=1.0)
+    agent = AgentProcess(tmp_path, driver.environment(), forked=True, tick_seconds=0.2, stop_seconds=1.0)
     agent.start()
     wait_for(lambda: gpus_up(agent.get("/metrics")) == ALL)
     driver.set_gpu(6, hang_seconds=300)

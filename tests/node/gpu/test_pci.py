@@ -1,9 +1,8 @@
-import pytest
-
 from tachoscope_node.gpu.pci_address import pci_address
+from trying import each
 
 
-@pytest.mark.parametrize("form", ["0000:9b:00", "00000000:9B:00.0", "PCI:0000:9b:00", "9b:00", "0000:9B:00.0"])
+@each("form", ["0000:9b:00", "00000000:9B:00.0", "PCI:0000:9b:00", "9b:00", "0000:9B:00.0"])
 def test_a_pci_address_is_the_same_however_it_is_written(form: str) -> None:
     assert pci_address(form) == "0000:9b:00"
 

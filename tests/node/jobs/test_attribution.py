@@ -11,6 +11,7 @@ from making import envelope
 from tachoscope_core.metrics.training import TRAINING_STATES
 from tachoscope_core.records.records import PHASES, MalformedRecordError, StepDone, decode, encode, plausible
 from tachoscope_node.jobs.step_attribution import Clocks, StepStates, attribute
+from trying import each
 
 seconds = st.floats(0, 100)
 
@@ -67,7 +68,7 @@ def test_before_any_clock_was_read_backward_is_computing_not_waiting() -> None:
     assert attribute(step({"backward": 1.0}), Clocks(), together=True).states["compute"] == 1.0
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"wall_seconds": math.nan},

@@ -15,6 +15,7 @@ from tachoscope_node.config.settings import Limits
 from tachoscope_node.jobs import metrics as live_families
 from tachoscope_node.jobs.registry import JobRegistry, Rank
 from tachoscope_service.metrics.family import Histogram
+from trying import each
 
 
 class Told:
@@ -270,7 +271,7 @@ def test_a_rank_cannot_be_taken_over_from_another_directory_while_it_lives() -> 
     assert live.jobs["job"].ranks[0].steps == 1
 
 
-@pytest.mark.parametrize("rank", [-2, 1 << 20, 1 << 40])
+@each("rank", [-2, 1 << 20, 1 << 40])
 def test_a_rank_that_cannot_be_has_no_series(rank: int) -> None:
     live = JobRegistry(Limits())
     Told(live, rank=rank)

@@ -200,17 +200,17 @@ def test_a_job_that_is_silent_is_active_and_its_time_goes_on_as_hung(tmp_path: P
             process.step(forward=1.0)
     pass_seconds(agent, clock, 60)
     scraped = Scraped(agent, clock)
-    scraped.go_on(600)
+    scraped.go_on(300)
 
     (active,) = [values for name, values in scraped.samples.items() if name[0] == "job_active"]
-    assert active == [1.0] * 40, "a sample of it at each scrape, though nothing was written"
+    assert active == [1.0] * 20, "a sample of it at each scrape, though nothing was written"
     spent = sum(scraped.increase("time_seconds_total", "job", rank) for rank in ("0", "1"))
     hung = sum(
         max(values) - min(values)
         for name, values in scraped.samples.items()
         if (name[0], name[-1]) == ("time_seconds_total", "hung")
     )
-    assert hung == pytest.approx(2 * (600 - SCRAPE_SECONDS))
+    assert hung == pytest.approx(2 * (300 - SCRAPE_SECONDS))
     assert spent == pytest.approx(hung), "the whole, of which the good part is a share, grows by all of the time"
     assert scraped.increase("job_time_seconds_total", "job") == pytest.approx(hung)
     assert scraped.increase("job_held_seconds_total", "job") == pytest.approx(hung)

@@ -9,13 +9,14 @@ import pytest
 
 from inspecting import line, message
 from tachoscope_node.nccl.line import ImplausibleError, Operation, bandwidth_differs, bus_bytes, bus_factor, parse
+from trying import each
 
 
 def parsed(row: dict[str, Any]) -> Operation:
     return parse(json.dumps(row).encode())
 
 
-@pytest.mark.parametrize(
+@each(
     ("coll", "kind", "size", "carried"),
     [
         ("AllReduce", "all_reduce", 1000, 1500),
@@ -74,7 +75,7 @@ def test_an_older_format_without_names_and_a_newer_one_with_more_fields_are_read
     assert parsed(line(name="unknown")).name == "", "NCCL's word for none"
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         {"rank": 4},
@@ -100,7 +101,7 @@ def test_numbers_that_cannot_be_are_implausible(fields: dict[str, Any]) -> None:
         parsed(row)
 
 
-@pytest.mark.parametrize(
+@each(
     "garbage",
     [b"", b"{", b"[]", b"\xff\xfe", b'{"header":{}}', b"[" * 5000, b'{"header":{"id":"0x1","rank":0,"n_ranks":1},"metadata":{}}'],
 )

@@ -10,6 +10,7 @@ import pytest
 from fake_ras import communicator
 from tachoscope_core.metrics.nccl import COMMUNICATOR_STATES
 from tachoscope_node.nccl.ras_report import MOST_NAMED, Communicators, Report, is_safe, read
+from trying import each
 
 # The example of NCCL's documentation, troubleshooting/ras.rst of 2.29.1.
 DOCUMENTED = b"""{
@@ -57,7 +58,7 @@ def test_the_example_of_nccls_documentation_is_incomplete_by_one_rank() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("row", "state"),
     [
         (communicator(5, 5), "running"),
@@ -105,14 +106,12 @@ def test_two_communicators_are_judged_each_by_itself() -> None:
     assert {state: count for state, count in known.states().items() if count} == {"hung": 1, "disagreeing": 1}
 
 
-@pytest.mark.parametrize(
-    ("version", "safe"), [("2.28.7", True), ("2.29.1", True), ("3.0.0", True), ("2.27.7", False), ("2.9.9", False), ("", False)]
-)
+@each(("version", "safe"), [("2.28.7", True), ("2.29.1", True), ("3.0.0", True), ("2.27.7", False), ("2.9.9", False), ("", False)])
 def test_versions_before_2_28_are_not_safe(version: str, *, safe: bool) -> None:
     assert is_safe(version) is safe
 
 
-@pytest.mark.parametrize("answer", [b"", b"null", b"[]", b'{"nccl_version": 2, "communicators": []}', b"[" * 9999])
+@each("answer", [b"", b"null", b"[]", b'{"nccl_version": 2, "communicators": []}', b"[" * 9999])
 def test_garbage_is_no_report(answer: bytes) -> None:
     with pytest.raises(ValueError):
         read(answer)

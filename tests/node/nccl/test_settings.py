@@ -9,6 +9,7 @@ import pytest
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_node.config.load import load
 from tachoscope_node.config.nccl import address
+from trying import each
 
 
 def test_nothing_is_asked_of_anybody_by_default(tmp_path: Path) -> None:
@@ -33,7 +34,7 @@ def test_every_fault_is_named_with_its_key_and_the_way_out(tmp_path: Path) -> No
         assert fault in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [
         ("127.0.0.1:28028", ("127.0.0.1", 28028)),

@@ -14,6 +14,7 @@ import pytest
 from processes import wait_for
 from tachoscope_node.profiling.clients import FORGET_SECONDS, ClientProcess, Clients, KnownProcess, UnknownError, identify
 from tachoscope_node.profiling.endpoint import Sender
+from trying import each
 
 PROC = Path("/proc")
 ME = os.geteuid()
@@ -58,7 +59,7 @@ def test_a_job_that_nobody_named_is_its_script_and_its_launchers_pid(tmp_path: P
         assert (alone.job, alone.rank, alone.world_size, alone.has_rank) == (f"train-{made.pid}", 0, 1, False)
 
 
-@pytest.mark.parametrize(
+@each(
     "environ",
     [
         {"RANK": "8", "WORLD_SIZE": "8"},

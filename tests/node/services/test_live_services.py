@@ -30,6 +30,7 @@ from tachoscope_node.jobs.metrics import trainings
 from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.services import metrics as live_service_families
 from tachoscope_node.services.registry import MAX_VERSIONS, MAX_VERSIONS_OF_NODE
+from trying import each
 
 
 def told(*servers: Server, live: JobRegistry | None = None, now: float = 1000.0, directory: str = "run") -> JobRegistry:
@@ -267,9 +268,9 @@ def test_a_version_that_nobody_asks_for_any_more_makes_room_for_the_next() -> No
     assert "other" not in versions
 
 
-def test_ten_thousand_services_and_processes_stay_within_the_limits() -> None:
+def test_a_thousand_services_and_processes_stay_within_the_limits() -> None:
     live = JobRegistry(Limits(jobs=8, ranks=16))
-    for number in range(10_000):
+    for number in range(1_000):
         server = Server(number, service=f"chat-{number % 100}")
         server.start()
         server.engine(1.0)
@@ -312,7 +313,7 @@ def test_workers_that_come_and_go_do_not_use_the_limit_up() -> None:
     assert live.rejected["over_limit"] == 0
 
 
-@pytest.mark.parametrize(
+@each(
     "forged",
     [{"wall_seconds": -1.0}, {"wall_seconds": 1e300}, {"tokens_in": -5}, {"outcome": "great"}, {"inter_token_buckets": [1] * 99}],
 )
@@ -398,7 +399,7 @@ def test_a_process_whose_files_went_while_the_agent_was_away_is_up_no_longer(tmp
 
 def test_killed_at_random_moments_under_load_every_request_is_counted_and_stored_once(tmp_path: Path) -> None:
     chance = random.Random(7)
-    agent = AgentProcess(tmp_path)
+    agent = AgentProcess(tmp_path, forked=True)
     processes = [Written(tmp_path / "spool" / "run", Server(number)) for number in range(3)]
     for process in processes:
         process.server.start(time.monotonic())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
@@ -18,6 +17,7 @@ from tachoscope_node.spool.metric_samples import lines
 from tachoscope_service.metrics.family import Histogram
 from tachoscope_service.metrics.otlp.points import Points
 from tachoscope_service.metrics.prometheus_text import render
+from trying import each
 
 
 def found(page: str, unexplained: Unexplained | None = None) -> dict[tuple[str, ...], float | Histogram]:
@@ -126,7 +126,7 @@ def test_engines_of_a_model_are_added_and_of_their_ratios_the_mean_is_taken() ->
     assert states["b"].gauges == {"requests_running": 7.0, "kv_cache_usage_ratio": 0.25}
 
 
-@pytest.mark.parametrize("times", [10**12, 10**20, 10**26, 10**32])
+@each("times", [10**12, 10**20, 10**26, 10**32])
 def test_a_server_that_lies_about_its_counts_breaks_neither_the_page_nor_the_samples_nor_the_push(times: int) -> None:
     page = pages.grown(pages.vllm_page(), times)
     every = families(points("chat", read(page, 5.0), {}))

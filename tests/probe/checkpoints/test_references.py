@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope.checkpoints.checkpoint_name import absolute_path, after_rename, looks_temporary, reference_of, without_secrets
+from trying import each
 
 WORDS = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=4, max_size=12)
 
@@ -35,7 +36,7 @@ def test_no_credential_of_a_url_is_in_its_reference(user: str, password: str, to
     assert reference_of(secret) == without_secrets(secret) == f"https://Host.example:8443/{path}"
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/run/step-5", "gs://bucket/a.pt", "memory://x", "hdfs://node:9000/ckpt"])
+@each("url", ["s3://bucket/run/step-5", "gs://bucket/a.pt", "memory://x", "hdfs://node:9000/ckpt"])
 def test_a_url_without_secrets_stays_as_it_is(url: str) -> None:
     assert reference_of(url) == url
 
@@ -44,16 +45,12 @@ def test_a_malformed_url_shows_no_password_either() -> None:
     assert "secret" not in reference_of("https://user:secret@[half/x?token=secret")
 
 
-@pytest.mark.parametrize(
-    "name", ["model.pt.tmp", "tmpab12cd", "model.tmp.pt", ".model.pt.x7", "a.part", "model.pt~", "x.pt.incomplete"]
-)
+@each("name", ["model.pt.tmp", "tmpab12cd", "model.tmp.pt", ".model.pt.x7", "a.part", "model.pt~", "x.pt.incomplete"])
 def test_a_file_named_as_temporary_is_taken_for_one(name: str) -> None:
     assert looks_temporary(f"/checkpoints/{name}")
 
 
-@pytest.mark.parametrize(
-    "name", ["model.pt", "step=100.ckpt", "checkpoint-500", "latest", "template.pt", "partition-3.pt", "newest.pt"]
-)
+@each("name", ["model.pt", "step=100.ckpt", "checkpoint-500", "latest", "template.pt", "partition-3.pt", "newest.pt"])
 def test_a_file_with_a_name_of_its_own_is_not_temporary(name: str) -> None:
     assert not looks_temporary(f"/tmp/new/{name}")
 

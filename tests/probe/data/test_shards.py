@@ -17,6 +17,7 @@ from tachoscope.process import identity
 from tachoscope_core.records import records
 from tachoscope_core.storage import shard_quarantine, spool
 from tachoscope_core.storage.shard_quarantine import Shard
+from trying import each
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_what_ends_a_process_or_is_the_hosts_fault_is_no_failure_of_the_shard(ru
     assert written(run) == []
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), EOFError(), OSError(errno.EIO, "input/output error"), FileNotFoundError()])
+@each("error", [ValueError("x"), EOFError(), OSError(errno.EIO, "input/output error"), FileNotFoundError()])
 def test_what_reading_raises_is_a_failure_of_the_shard(error: BaseException) -> None:
     assert is_about_shard(raised(error))
 

@@ -1,14 +1,14 @@
 """How many numbers a batch holds, whatever the loader gives."""
 
-import pytest
 import torch
 
 from tachoscope.patches.torch_loop import elements_of
+from trying import each
 
 X = torch.zeros(4, 6)
 
 
-@pytest.mark.parametrize(
+@each(
     ("batch", "elements"),
     [
         (X, 24),

@@ -2,6 +2,7 @@ import pytest
 
 from tachoscope.process import identity
 from tachoscope_core.errors import TachoscopeError
+from trying import each
 
 
 def test_a_name_given_wins_over_all_others() -> None:
@@ -11,7 +12,7 @@ def test_a_name_given_wins_over_all_others() -> None:
     assert identity.resolve(environ).job == "from-run"
 
 
-@pytest.mark.parametrize(
+@each(
     ("environ", "job"),
     [
         ({"SLURM_JOB_ID": "7"}, "slurm-7"),
@@ -47,7 +48,7 @@ def test_nonsense_in_the_environment_is_no_reason_to_fail() -> None:
     assert identity.resolve({"TACHOSCOPE_JOB": "x", "TACHOSCOPE_ATTEMPT": "many", "WORLD_SIZE": ""}).attempt == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("environ", "place"),
     [
         ({}, None),

@@ -14,6 +14,7 @@ from tachoscope.process.placement import gpu_uuid, pod_uid
 from tachoscope.training.probe import Probe
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
+from trying import each
 
 BARE = "6c1d0a11-1111-2222-3333-444444444444"
 OTHER = "7d2e1b22-5555-6666-7777-888888888888"
@@ -44,7 +45,7 @@ def fake_torch(*uuids: str | None, current: int = 0) -> Any:
     return torch
 
 
-@pytest.mark.parametrize(
+@each(
     ("torch", "environ", "uuid"),
     [
         (fake_torch(BARE), {}, f"GPU-{BARE}"),

@@ -6,9 +6,8 @@ import linecache
 import textwrap
 from types import CodeType
 
-import pytest
-
 from tachoscope.sampling.loop_code import LoopCode
+from trying import each
 
 FETCHED_AFTER_THE_MODEL = """
     x, y = get_batch()                    # first
@@ -81,9 +80,7 @@ def lines(source: str) -> tuple[CodeType, dict[str, list[int]], dict[int, str]]:
     return namespace["train"].__code__, marks, roles  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "source", [FETCHED_AFTER_THE_MODEL, DELAYED_BEFORE_THE_MODEL, TOKENS_OF_A_LIST, STATE_THAT_GOES_ON, WITHOUT_A_MODEL]
-)
+@each("source", [FETCHED_AFTER_THE_MODEL, DELAYED_BEFORE_THE_MODEL, TOKENS_OF_A_LIST, STATE_THAT_GOES_ON, WITHOUT_A_MODEL])
 def test_each_statement_of_a_loop_is_input_work_on_a_result_or_neither(source: str) -> None:
     code, marks, expected = lines(source)
     loop = LoopCode()

@@ -14,6 +14,7 @@ import pytest
 from processes import wait_for
 from tachoscope.sampling.other_process import own_locator, stacks_of
 from tachoscope.sampling.unlocked_stacks import why_not
+from trying import each
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"stacks cannot be read here: {why_not()}")
 
@@ -64,7 +65,7 @@ def functions(pid: int, locator: str) -> list[list[str]]:
     return [[frame.split()[-1] for frame in frames] for _, frames in stacks_of(pid, locator)]
 
 
-@pytest.mark.parametrize("how", ["stands_with_the_lock", "is_stopped", "waits_in_größe"])
+@each("how", ["stands_with_the_lock", "is_stopped", "waits_in_größe"])
 def test_each_thread_of_a_process_that_does_nothing_is_read_and_the_one_that_said_where_comes_first(how: str) -> None:
     with standing(how) as (pid, locator, _):
         wait_for(lambda: functions(pid, locator)[0][0] == how, seconds=60)

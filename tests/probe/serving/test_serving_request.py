@@ -16,6 +16,7 @@ from fake_clock import SECOND, FakeClock
 from tachoscope.serving.request import STATES, Request
 from tachoscope_core.metrics.serving import INTER_TOKEN_BUCKETS
 from tachoscope_core.records import records
+from trying import each
 
 ENVELOPE = {
     "job": "j",
@@ -130,7 +131,7 @@ def test_what_comes_after_the_end_changes_nothing() -> None:
     assert ended.requests == [request]
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "tokens", "outcome"),
     [
         (None, 0, "ok"),
@@ -165,7 +166,7 @@ def test_a_request_that_is_dropped_without_a_word_was_lost_by_the_server() -> No
     assert [request.outcome for request in ended.requests] == ["server_error", "cut"]
 
 
-@pytest.mark.parametrize("call", ["enter", "phase", "done"])
+@each("call", ["enter", "phase", "done"])
 def test_a_word_that_there_is_not_is_told_with_those_that_there_are(call: str) -> None:
     with pytest.raises(ValueError, match=r"'decoding'.*; valid (states|outcomes): .*(decode|cut)"):
         getattr(new(FakeClock()), call)("decoding")

@@ -10,6 +10,7 @@ from making import envelope
 from tachoscope.supervisor.job_watch import JobEvent, JobWatch
 from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.records import records
+from trying import each
 
 UNIX = 1.7e9
 
@@ -73,7 +74,7 @@ def test_a_process_that_is_gone_without_a_last_word_failed_and_the_first_that_we
     assert told.watch.new_events(told.now + 1.0) == [], "each is told once"
 
 
-@pytest.mark.parametrize(("status", "failures"), [("left", []), ("completed", []), ("failed", ["ValueError"])])
+@each(("status", "failures"), [("left", []), ("completed", []), ("failed", ["ValueError"])])
 def test_a_process_that_said_how_it_ends_failed_only_if_it_said_so(status: str, failures: list[str]) -> None:
     told = Told(1)
     told.steps(2, 0)
@@ -111,7 +112,7 @@ HANGS = [
 ]
 
 
-@pytest.mark.parametrize(("phases", "rank", "why"), HANGS)
+@each(("phases", "rank", "why"), HANGS)
 def test_a_hang_is_told_once_with_the_rank_that_the_others_wait_for(phases: dict[str, str], rank: int, why: str) -> None:
     told = Told()
     told.steps(5, 0, 1)
@@ -188,7 +189,7 @@ def test_ranks_that_wait_for_one_that_died_hang_because_of_it() -> None:
     assert hang.fields["why"] == "its process has ended"
 
 
-@pytest.mark.parametrize(
+@each(
     "phases",
     [
         {"r0": "checkpoint", "r1": "checkpoint"},

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from tachoscope.timing import procfs
+from trying import each
 
 pytestmark = pytest.mark.skipif(platform.machine() not in {"x86_64", "aarch64"}, reason="system call numbers are known for these")
 
@@ -25,7 +26,7 @@ def settled(pid: int, tid: int | None, expected: str) -> str:
     return kind
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "expected"),
     [
         ("import time; time.sleep(60)", "sleep"),

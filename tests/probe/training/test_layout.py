@@ -1,6 +1,7 @@
 import pytest
 
 from tachoscope.training import parallel_layout as layout
+from trying import each
 
 
 @pytest.fixture(autouse=True)
@@ -8,7 +9,7 @@ def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "_said", {})
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "rank", "pipeline"),
     [
         ("pp=2", 1, [0, 1]),

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from tachoscope.training.loaders import LoaderWatch, asks_for_its_worker, bytes_of, private_bytes, settings_of
+from trying import each
 
 
 class Numbers(Dataset[torch.Tensor]):
@@ -43,12 +43,12 @@ class Inheriting(Divided):
 def no_work(number: int) -> None: ...
 
 
-@pytest.mark.parametrize(("kind", "divides"), [(Whole, False), (Divided, True), (Inheriting, True), (Numbers, False)])
+@each(("kind", "divides"), [(Whole, False), (Divided, True), (Inheriting, True), (Numbers, False)])
 def test_a_data_set_divides_itself_where_its_code_asks_for_its_worker(kind: type, divides: bool) -> None:
     assert asks_for_its_worker(kind) == divides
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "iterable", "shards"),
     [
         (partial(DataLoader, Numbers(), batch_size=2), False, False),

@@ -453,6 +453,7 @@ def test_whatever_the_order_of_events_nothing_raises_and_all_time_is_in_one_phas
     assert [step.number for step in loop.steps] == list(range(1, len(loop.steps) + 1))
 
 
+@pytest.mark.bar(but=("compiled",))  # it runs both
 @settings(max_examples=400)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9)), max_size=80), st.booleans(), st.integers(0, 4))
 def test_the_compiled_machine_and_the_python_one_tell_the_same_steps_and_are_in_the_same_phase(

@@ -110,7 +110,7 @@ def test_either_way_to_write_the_host_name_is_read(hostname: str) -> None:
     assert one(page([Line(3, {"DCGM_FI_DEV_GPU_UTIL": 50}, hostname=hostname)])).value(GPU_UTILIZATION) == 0.5
 
 
-@pytest.mark.parametrize(
+@each(
     "blank",
     [
         *(str(0x7FFFFFFFFFFFFFF0 + kind) for kind in range(4)),
@@ -132,7 +132,7 @@ def test_a_blank_is_no_value(blank: str) -> None:
     assert said.xids == {}
 
 
-@pytest.mark.parametrize(("said", "value"), [("0", 0.0), ("97", 0.97), ("100", 1.0), ("101", 1.0), ("140", None)])
+@each(("said", "value"), [("0", 0.0), ("97", 0.97), ("100", 1.0), ("101", 1.0), ("140", None)])
 def test_a_share_is_never_more_than_everything(said: str, value: float | None) -> None:
     assert one(page([Line(0, {"DCGM_FI_DEV_GPU_UTIL": said})])).value(GPU_UTILIZATION) == value
 

@@ -79,7 +79,7 @@ def test_every_rule_of_the_thresholds_is_planted_here_and_has_a_source() -> None
     assert set(GRAVITY) == set(GPU_HEALTH_STATES)
 
 
-@pytest.mark.parametrize("rule", PLANTS)
+@each("rule", PLANTS)
 def test_a_value_beyond_its_threshold_is_the_reason_and_one_within_it_is_not(rule: str) -> None:
     plant, fine, bad = PLANTS[rule]
     known = thresholds().rules[rule]
@@ -97,7 +97,7 @@ def test_a_value_beyond_its_threshold_is_the_reason_and_one_within_it_is_not(rul
         assert f"{reason.threshold:g}" in reason.text
 
 
-@pytest.mark.parametrize("rule", [rule for rule in PLANTS if thresholds().rules[rule].for_seconds])
+@each("rule", [rule for rule in PLANTS if thresholds().rules[rule].for_seconds])
 def test_what_must_last_is_no_reason_while_it_is_short(rule: str) -> None:
     plant, _, bad = PLANTS[rule]
     bad_reading = plant(bad[0])[-1]
@@ -175,7 +175,7 @@ def test_an_xid_error_counts_for_a_day_or_until_the_reset_that_it_asks_for() -> 
     assert look([reading()], [error(92, reset_since=True)]).state == "degraded", "a reset fixes no hardware that must be inspected"
 
 
-@pytest.mark.parametrize("number", range(9))
+@each("number", range(9))
 def test_the_drivers_own_advice_is_taken(number: int) -> None:
     verdict = look([reading((names.GPU_RECOVERY_ACTION, (), float(number)))])
     expected = {0: "healthy", 1: "unhealthy", 2: "unhealthy", 6: "unhealthy", 7: "unhealthy"}.get(number, "degraded")

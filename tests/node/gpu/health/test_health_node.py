@@ -1,10 +1,9 @@
 """The node is as its worst GPU; GPUs that are missing are named with what to do, which is never a reboot."""
 
-import pytest
-
 from tachoscope_core.metrics.gpu import ACTIONS
 from tachoscope_node.gpu.health.verdicts import judge_node
 from tachoscope_node.gpu.reading import DRIVERS
+from trying import each
 
 
 def test_the_node_is_as_its_worst_gpu() -> None:
@@ -22,7 +21,7 @@ def test_a_gpu_too_few_makes_the_node_unhealthy_and_none_at_all_unknown() -> Non
     assert judge_node([], 0, 8).state == "unhealthy"
 
 
-@pytest.mark.parametrize(
+@each(
     ("driver", "state", "action"),
     [
         ("works", "unhealthy", "inspect_hardware"),

@@ -8,14 +8,15 @@ from gpu_readings import reading
 from tachoscope_core.metrics import gpu as names
 from tachoscope_node.gpu.health.history import GpuHistory, observe
 from tachoscope_node.gpu.reading import Reading
+from trying import each
 
 WINDOW = 60.0
 
 
 def watch(readings: list[Reading], seconds: float = 1.0) -> GpuHistory:
     past = GpuHistory()
-    for number, each in enumerate(readings):
-        past = observe(past, each, 100.0 + number * seconds, frozenset(), WINDOW)
+    for number, one in enumerate(readings):
+        past = observe(past, one, 100.0 + number * seconds, frozenset(), WINDOW)
     return past
 
 
@@ -51,7 +52,7 @@ def test_what_the_driver_does_for_the_heat_explains_nothing_that_the_hardware_do
     }
 
 
-@pytest.mark.parametrize("reason", ["idle", "application_clocks", "power_cap", "sync_boost"])
+@each("reason", ["idle", "application_clocks", "power_cap", "sync_boost"])
 def test_clocks_that_are_as_they_should_be_are_no_time_of_throttling(reason: str) -> None:
     assert watch([throttled(reason)] * 24).amounts == ()
 

@@ -7,6 +7,7 @@ import pytest
 from tachoscope_node.gpu.health.failure_cause import SLACK_SECONDS, gpu_failed
 from tachoscope_node.gpu.reading import Gpu, Reading
 from tachoscope_node.gpu.xid.counter import XidError, about
+from trying import each
 
 MINE, OTHER = (f"GPU-{digit * 8}-0000-4000-8000-000000000000" for digit in "12")
 STEPPED = 10_000.0
@@ -20,7 +21,7 @@ def reading(fault: str, uuid: str = MINE) -> Reading:
     return Reading(Gpu(0, uuid), up=not fault, fault=fault)
 
 
-@pytest.mark.parametrize("xid", [48, 79, 95, 140])
+@each("xid", [48, 79, 95, 140])
 def test_an_error_after_which_the_gpu_must_be_reset_ended_the_job_that_had_it(xid: int) -> None:
     assert gpu_failed([MINE], STEPPED, [reading("")], [seen(xid)])
 

@@ -6,12 +6,12 @@ import math
 from types import SimpleNamespace
 
 import pynvml
-import pytest
 
 from tachoscope_node.gpu.nvml.conversions import answer_part, converted, link_states, margins, of_field
+from trying import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "unit", "ours"),
     [
         (97, "percent", 0.97),
@@ -37,7 +37,7 @@ def field(kind: int, **member: float) -> pynvml.c_nvmlFieldValue_t:
     return answer
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "member", "number"),
     [
         (pynvml.NVML_VALUE_TYPE_DOUBLE, {"dVal": 2.5}, 2.5),

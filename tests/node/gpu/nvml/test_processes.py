@@ -12,6 +12,7 @@ from nvml_script import Clock, collector
 from fake_nvml import Driver
 from tachoscope_node.gpu.nvml.device_reader import can_be_true
 from tachoscope_node.gpu.reading import GpuProcess
+from trying import each
 
 THREE = {4001: 1 << 30, 4002: 2 << 30, 4003: 3 << 30}
 
@@ -55,6 +56,6 @@ def test_where_the_driver_lists_none_there_are_none_and_where_it_does_not_list_t
         assert [reading.processes for reading in gpus.readings()[:2]] == [(), None]
 
 
-@pytest.mark.parametrize(("pid", "possible"), [(1, True), (4_194_304, True), (0, False), (4_194_305, False), (0xFFFFFFFF, False)])
+@each(("pid", "possible"), [(1, True), (4_194_304, True), (0, False), (4_194_305, False), (0xFFFFFFFF, False)])
 def test_only_a_pid_that_the_kernel_gives_can_be_true(pid: int, possible: bool) -> None:
     assert can_be_true([GpuProcess(23), GpuProcess(pid)]) == possible

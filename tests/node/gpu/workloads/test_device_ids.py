@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from trees import plant
 
 from tachoscope_node.gpu.reading import Gpu
 from tachoscope_node.gpu.workloads.device_ids import Devices, key, minors
+from trying import each
 
 UUIDS = [f"6c1d0a1{number}-1111-2222-3333-444444444444" for number in range(8)]
 WHOLE = Gpu(0, f"GPU-{UUIDS[0]}", pci_bus_id="00000000:17:00.0")
@@ -25,7 +25,7 @@ def devices() -> Devices:
     return Devices([WHOLE, SPLIT, *SLICES], lambda: MINORS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "gpu"),
     [
         (f"GPU-{UUIDS[0]}", WHOLE),

@@ -33,6 +33,7 @@ from tachoscope_node.gpu.workloads.join import Rank
 from tachoscope_node.jobs.registry import JobRegistry
 from tachoscope_node.spool.owners import pod_of_directory
 from tachoscope_service.metrics.family import Family, Histogram
+from trying import each
 
 UID_A, UID_B = "a9c80282-3f6b-4d5b-84d5-a137a6668011", "b0d91393-407c-4e6c-95e6-b248b7779122"
 UUIDS = [f"GPU-0000000{number}-1111-2222-3333-444444444444" for number in range(8)]
@@ -230,7 +231,7 @@ def job(name: str, **rank: Any) -> Any:
     return SimpleNamespace(name=name, running=lambda: [SimpleNamespace(**rank)])
 
 
-@pytest.mark.parametrize(
+@each(
     ("directory", "uid", "pod"),
     [
         (UID_A, UID_A, ("", "")),

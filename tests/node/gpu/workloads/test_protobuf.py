@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tachoscope_node.gpu.workloads.protobuf_fields import WireError, fields
+from trying import each
 
 
 @given(name=st.text(), values=st.lists(st.text()), syntax=st.integers(0, 2**31 - 1), edition=st.text())
@@ -31,7 +32,7 @@ def test_numbers_of_all_sizes_are_passed_over() -> None:
     assert list(fields(b"\x08" + b"\xff" * 9 + b"\1" + b"\x12\1a")) == [(2, b"a")]
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [
         b"\x0a",

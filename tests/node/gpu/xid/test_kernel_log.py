@@ -27,6 +27,7 @@ from tachoscope_node.gpu.xid.kernel_log import (
     XidLine,
     parse_xid,
 )
+from trying import each
 
 BOOT = Boot("boot-1", 1_000_000.0)
 UUIDS = {"0000:9b:00": uuid(3), "0000:18:00": uuid(0)}
@@ -88,7 +89,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made.collector.close()
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "gpu", "xid", "detail"),
     [
         (
@@ -116,7 +117,7 @@ def test_all_forms_that_drivers_print_are_understood(text: str, gpu: str, xid: i
     assert line.detail.startswith(detail)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "NVRM: Xid (PCI:0000:9b:00): seventy-nine, pid=1",

@@ -4,7 +4,6 @@ import threading
 from itertools import chain
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from tachoscope_core import yaml_text
 from tachoscope_core.metrics.gpu import ACTIONS, GPU_XID_ERRORS, GPU_XID_LAST_SEEN
 from tachoscope_node.gpu.xid import counter as xids
 from tachoscope_node.gpu.xid.counter import MAX_CODES, MAX_GPUS, PAIR_SECONDS, Boot, XidCounter, about, catalogue
+from trying import each
 
 BOOT = Boot("boot-1", 1000.0)
 GPU = uuid(3)
@@ -38,7 +38,7 @@ def test_the_catalogue_has_every_code_of_nvidias_document_once_with_a_sentence_a
         assert xid.severity == "none" or xid.action not in ("none", "check_application"), f"{xid}: bad, and nothing to do about it"
 
 
-@pytest.mark.parametrize("code", [13, 31, 43, 45])
+@each("code", [13, 31, 43, 45])
 def test_an_error_of_the_application_says_nothing_against_the_gpu(code: int) -> None:
     assert (about(code).severity, about(code).action) == ("none", "check_application")
 
