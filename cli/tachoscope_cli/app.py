@@ -463,7 +463,7 @@ COMMANDS.add(
 )
 COMMANDS.add(
     "slo",
-    "tachoscope_cli.commands.slo:slo_app",
+    "tachoscope_cli.slo.commands:slo_app",
     "Objectives and their alerts: check them, build their rules, report their budgets.",
     rich_help_panel=OBJECTIVES,
 )

@@ -13,7 +13,7 @@ from helpers import REPOSITORY
 from slo_making import BEGIN, Planted, write_store
 from tachoscope_alerts.spec import files
 from tachoscope_cli.app import call
-from tachoscope_cli.commands import slo
+from tachoscope_cli.slo import commands as slo
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.catalogue import BY_NAME
@@ -301,7 +301,7 @@ def test_the_repository_one_works_in_comes_before_what_was_shipped(elsewhere: Pa
 def test_a_backtest_says_what_was_told_and_what_would_have_been(
     elsewhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("tachoscope_cli.commands.slo_backtest.time.time", lambda: BEGIN + 4 * 3600)
+    monkeypatch.setattr("tachoscope_cli.slo.backtest.time.time", lambda: BEGIN + 4 * 3600)
     times = [round((BEGIN + 15 * n) * 1000) for n in range(4 * 240 + 1)]
     labels = {"service": "chat", "model": "m", "version": "v1"}
     failed = {at: 10.0 * min(max(at / 1000 - BEGIN - 7200, 0.0), 600.0) for at in times}

@@ -10,18 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tachoscope_cli.commands import slo_backtest
-from tachoscope_cli.commands import slo_shared as slo_around
-from tachoscope_cli.commands.slo_shared import (
-    PATHS,
-    ForOption,
-    PrometheusOption,
-    SlosOption,
-    days_of,
-    default,
-    default_slos,
-    samples,
-)
 from tachoscope_cli.common import answers
 from tachoscope_cli.common.options import (
     TEXT,
@@ -35,6 +23,18 @@ from tachoscope_cli.common.options import (
 )
 from tachoscope_cli.common.output import draw, end_with_problems, write, write_json
 from tachoscope_cli.common.verdict import OutputOption
+from tachoscope_cli.slo import backtest as slo_backtest
+from tachoscope_cli.slo import shared as slo_around
+from tachoscope_cli.slo.shared import (
+    PATHS,
+    ForOption,
+    PrometheusOption,
+    SlosOption,
+    days_of,
+    default,
+    default_slos,
+    samples,
+)
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_show.text import runbook_pages

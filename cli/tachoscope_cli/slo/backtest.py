@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tachoscope_cli.commands.slo_shared import ForOption, PrometheusOption, SlosOption, days_of, default_slos, samples
 from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, needs_analysis
 from tachoscope_cli.common.output import draw, write_json
 from tachoscope_cli.common.verdict import OutputOption
+from tachoscope_cli.slo.shared import ForOption, PrometheusOption, SlosOption, days_of, default_slos, samples
 from tachoscope_core.errors import TachoscopeError
 
 if TYPE_CHECKING:

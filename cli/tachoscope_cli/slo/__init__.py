@@ -1,0 +1,1 @@
+"""`tachoscope slo`: its commands, the backtest of an objective, and what they share."""
