@@ -399,7 +399,7 @@ COMMANDS.add(
 COMMANDS.add(
     "supervise",
     f"{_TRAINING_JOBS}:supervise",
-    "Supervise a training job that was submitted, until it ends: where its supervisor ended, with its machine or by a kill.",
+    "Supervise a training job until it ends: where its supervisor ended, or where it was submitted over the watch's API.",
     rich_help_panel=JOBS,
     epilog="Example: `tachoscope supervise llama-7b`",
 )
