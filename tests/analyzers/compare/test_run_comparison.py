@@ -24,9 +24,9 @@ def comparison(now: Report, before: Report) -> Comparison:
     return found
 
 
-@pytest.fixture
-def before(tmp_path: Path) -> Report:
-    return report(tmp_path / "before", seed=1)
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return report(tmp_path_factory.mktemp("before"), seed=1)
 
 
 @pytest.mark.parametrize(

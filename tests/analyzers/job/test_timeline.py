@@ -30,7 +30,9 @@ def _sums(course: Timeline) -> np.ndarray:
     return np.asarray(sum(course.states.values()))
 
 
-@pytest.mark.parametrize("most", [1, 2, 7, 60, 298, 10_000])
+@pytest.mark.parametrize(
+    "most", [1, pytest.param(2, marks=pytest.mark.bar), 7, pytest.param(60, marks=pytest.mark.bar), 298, 10_000]
+)
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_the_states_of_each_bin_sum_to_its_wall_time_and_the_bins_to_the_ledger(tmp_path: Path, most: int, ranks: int) -> None:
     decided, report = _judged(tmp_path, steps=300, ranks=ranks, seed=most)

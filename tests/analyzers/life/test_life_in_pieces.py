@@ -143,6 +143,7 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
+@pytest.mark.bar(but=("hangs", "restarts_within_a_block"))
 def test_a_life_read_in_pieces_is_that_read_whole_before_and_after_compaction(life: PlantedLife, tmp_path: Path) -> None:
     store = shipped(life, tmp_path)
     read_whole = whole(store)
@@ -162,6 +163,7 @@ def test_so_it_is_where_segments_come_in_any_order_and_more_than_once(life: Plan
     assert_alike(in_pieces(store), read_whole)
 
 
+@pytest.mark.bar(but=("hangs", "a_late_node_and_missing_steps"))
 def test_the_order_of_many_steps_is_examined_some_processes_at_a_time(
     life: PlantedLife, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

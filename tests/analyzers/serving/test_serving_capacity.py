@@ -35,7 +35,7 @@ def buckets(values: np.ndarray, bounds: tuple[float, ...], weights: np.ndarray |
 
 
 def recorded(
-    engine: Engine, traffic_of: float | Load, *, shape: float = 1.0, seconds: float = 40.0, every: float = 0.5, seed: int = 11
+    engine: Engine, traffic_of: float | Load, *, shape: float = 1.0, seconds: float = 40.0, every: float = 1.0, seed: int = 11
 ) -> Traffic:
     """Return what a server with this engine would have said of itself under a load, or so many requests a second, look after look:
     as vLLM counts.
@@ -88,7 +88,7 @@ def truth() -> float:
 
 @pytest.mark.parametrize("rate", [25.0, pytest.param(40.0, marks=pytest.mark.bar), pytest.param(50.0, marks=pytest.mark.bar)])
 def test_the_knee_of_a_planted_engine_is_found_from_one_recording_of_moderate_load(rate: float, truth: float):
-    model = engine_model.of_traffic(recorded(PLANTED, rate, seconds=120.0), max_running=128)
+    model = engine_model.of_traffic(recorded(PLANTED, rate, seconds=80.0), max_running=128)
 
     knee = capacity.knee(model.engine, model.workload, OBJECTIVES)
     assert knee == pytest.approx(truth, rel=0.1)

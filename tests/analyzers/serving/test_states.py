@@ -43,7 +43,7 @@ def test_the_seconds_of_each_state_are_those_that_were_planted(engine: Engine, l
 
 def test_an_idle_engine_is_idle_and_one_above_its_capacity_is_busy() -> None:
     light, _ = judged(Engine(), requests(1, 60, 20, 20))
-    full, _ = judged(Engine(most_running=4), requests(20, 60, 50, 60))
+    full, _ = judged(Engine(most_running=4), requests(20, 15, 50, 60), 15.0)
 
     assert light.engines["idle"].sum() > 0.8 * light.engine_seconds.sum()
     assert full.engines["busy"].sum() > 0.9 * full.engine_seconds.sum()

@@ -7,7 +7,7 @@ import time
 import timeit
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
@@ -66,6 +66,7 @@ lines = st.builds(
 )
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(st.lists(lines, max_size=25))
 def test_lines_of_known_metrics_with_any_labels_and_values_are_sound_or_refused(rows: list[str]) -> None:
     read_or_refuse("\n".join(rows) + "\n")

@@ -20,8 +20,8 @@ from tachoscope_core.native import native
 pytestmark = pytest.mark.skipif(native(MODULE).module is None, reason=native(MODULE).reason or "native")
 
 _PARTS = 20
-_CHUNKS, _CHUNKS_OF_THE_BAR = 4_000, 200_000
-_FILES, _FILES_OF_THE_BAR = 200, 10_000
+_CHUNKS, _CHUNKS_OF_THE_BAR = 1_000, 200_000
+_FILES, _FILES_OF_THE_BAR = 60, 10_000
 
 EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 2, "ts": 1661203462598738, "dur": 19, "args": {%s}}'
 
@@ -102,9 +102,8 @@ def test_a_chunk_of_anything_but_whole_events_is_left_to_the_decoder(chunk: byte
     assert scanned(chunk) is None
 
 
-@pytest.mark.parametrize("length", range(90))
-def test_a_chunk_that_is_cut_anywhere_is_left_to_the_decoder(length: int) -> None:
-    assert scanned((EVENT % b"")[:length]) is None
+def test_a_chunk_that_is_cut_anywhere_is_left_to_the_decoder() -> None:
+    assert [length for length in range(90) if scanned((EVENT % b"")[:length]) is not None] == []
 
 
 @given(st.text('"\\{}[]a,\n', max_size=60).map(str.encode), st.integers(1, 70))
