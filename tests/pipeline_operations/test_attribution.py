@@ -14,11 +14,11 @@ from benchmarks.pipeline_operations.simulation import simulate
 from operations_making import Plan, write
 
 PLANS = {
-    "stage": Plan(steps=10, stage={3: 1.5}),
-    "worker": Plan(steps=10, worker={(1, 1): 1.6}),
-    "data": Plan(steps=10, lengths=0.4),
-    "pauses": Plan(steps=10, pause=(0.03, 0.1)),
-    "communication": Plan(steps=10, slow_pair=(1, 0), slow_transfer=0.02),
+    "stage": Plan(steps=5, stage={3: 1.5}),
+    "worker": Plan(steps=5, worker={(1, 1): 1.6}),
+    "data": Plan(steps=5, lengths=0.4),
+    "pauses": Plan(steps=5, pause=(0.03, 0.1)),
+    "communication": Plan(steps=5, slow_pair=(1, 0), slow_transfer=0.02),
 }
 
 
@@ -29,10 +29,10 @@ def attributed(plan: Plan) -> Attribution:
 
 
 Plan.__hash__ = lambda plan: hash(repr(plan))  # type: ignore[method-assign]
-MIXED = Plan(steps=10, stage={3: 1.3}, worker={(1, 1): 1.4}, lengths=0.2, pause=(0.02, 0.05), collect=(0.1, 0.05), replicas=3)
+MIXED = Plan(steps=5, stage={3: 1.3}, worker={(1, 1): 1.4}, lengths=0.2, pause=(0.02, 0.05), collect=(0.1, 0.05), replicas=3)
 
 
-@pytest.mark.parametrize("plan", [*PLANS.values(), MIXED, Plan(steps=10)])
+@pytest.mark.parametrize("plan", [*PLANS.values(), MIXED, Plan(steps=5)])
 @pytest.mark.bar  # of a benchmark
 def test_the_parts_sum_to_each_step_and_the_shares_to_one(plan: Plan) -> None:
     found = attributed(plan)
@@ -84,11 +84,11 @@ def test_the_replay_with_all_delays_is_the_recording() -> None:
 
 
 def test_delay_is_stated_by_itself_and_is_no_cause() -> None:
-    slow = attributed(Plan(steps=10, launch=0.002))
-    fast = attributed(Plan(steps=10, launch=0.0))
+    slow = attributed(Plan(steps=5, launch=0.002))
+    fast = attributed(Plan(steps=5, launch=0.0))
 
     assert slow.delay.mean() > 0.08 * slow.step.mean()
-    assert fast.delay == pytest.approx(np.zeros(10), abs=1e-9)
+    assert fast.delay == pytest.approx(np.zeros(5), abs=1e-9)
     assert sum(map(np.mean, slow.causes.values.values())) < 0.01 * slow.step.mean()
 
 
@@ -102,7 +102,7 @@ def test_removal_of_one_cause_is_told_apart_from_its_share_and_two_are_removed_t
 
 
 def test_a_clock_that_is_wrong_is_an_error_of_the_replay_and_nothing_is_attributed() -> None:
-    found = attributed(Plan(steps=10, skew={(1, 0): -0.1}))
+    found = attributed(Plan(steps=5, skew={(1, 0): -0.1}))
 
     assert found.error_ratio > 0.05
     assert "misses the recorded steps" in found.refusal

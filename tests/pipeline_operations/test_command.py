@@ -30,7 +30,7 @@ def test_a_recording_gives_a_report_in_every_format(tmp_path: Path) -> None:
     assert json.loads(told.stdout)["findings"][0]["ranks"] == [5]
 
 
-@pytest.mark.parametrize("name", ["trace-x.parquet", "x.parquet"])
+@pytest.mark.parametrize("name", ["trace-x.parquet", pytest.param("x.parquet", marks=pytest.mark.bar)])
 def test_a_file_that_is_no_recording_is_one_line_that_says_so(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("none")
 
