@@ -49,6 +49,7 @@ def test_alerts_of_short_periods_pass_their_tests(days: int, tmp_path: Path) -> 
     assert faults(tmp_path, {"own.yaml": rules_of(slo)}, tests) == {}
 
 
+@pytest.mark.bar  # so are those of inference-ttft, in test_build
 def test_objectives_of_one_spec_are_tested_in_one_file(tmp_path: Path) -> None:
     both = (FIRST_TOKEN, FIRST_TOKEN_P95)
 
@@ -131,13 +132,18 @@ MISTAKES: dict[str, tuple[Slo, Callable[[Rules], None]]] = {
 }
 
 OF_DAYS = ("the tier of a day is missing", "the tier of three days is missing")
+LIKE_OTHERS = ("the tier of three days is missing", "a label's value is misspelt", "the summary has no number")
+"""Run by `make bars` only."""
 
 
 @pytest.fixture(scope="module")
-def failed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def failed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> set[str]:
     """The mistakes that a test found."""
+    left_out = LIKE_OTHERS if request.config.getoption("--bar-runs") < 10 else ()
     rules, tests, names = {}, {}, {}
     for number, (name, (slo, mistake)) in enumerate(MISTAKES.items()):
+        if name in left_out:
+            continue
         document = copy.deepcopy(rules_of(slo))
         for group in document["groups"]:
             mistake(group["rules"])
@@ -151,5 +157,6 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 @pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.bar(but=[name for name in MISTAKES if name not in LIKE_OTHERS])
 def test_a_test_fails_if(name: str, failed: set[str]) -> None:
     assert name in failed

@@ -66,7 +66,7 @@ def test_an_outage_is_told_and_clears_when_the_arithmetic_says(slo: Slo, outage:
     assert not one.still
 
 
-def test_promtools_prometheus_pages_at_the_same_evaluation_or_the_next() -> None:
+def test_promtools_prometheus_pages_at_the_same_evaluation_or_the_next_and_when_theory_says() -> None:
     case = Case(stand_in(replace(AVAILABILITY, least_bad_events=0.0)), "page")
     seen = measured([case])
 
@@ -75,8 +75,12 @@ def test_promtools_prometheus_pages_at_the_same_evaluation_or_the_next() -> None
         events = planted(case.slo, outage.bad(case.slo), clean=case.history, lasts=lasts, after=2 * HOUR)
         (one,) = told(case.slo, events, "page")
         fires, clears = seen[case.slo.name, "page", outage.title]
+        expected = case.computed(outage)
+        assert fires == pytest.approx(expected.fires, rel=0.1, abs=case.interval), outage
+        assert clears == pytest.approx(expected.clears, rel=0.1, abs=case.interval), outage
         assert one.start - BEGIN - case.history == pytest.approx(fires, abs=case.interval)
         assert one.end - BEGIN - case.history - lasts == pytest.approx(clears, abs=case.interval)
+    assert case.computed(DOUBLE).fires == NEVER
     assert (case.slo.name, "page", DOUBLE.title) not in seen
 
 
