@@ -40,6 +40,8 @@ class Forked:
         self.pid: int = self._origin.ask({"words": list(words), "environ": dict(environ)}, stderr)
         self.returncode: int | None = None
         self._handle = os.pidfd_open(self.pid)  # it is not reaped before it was waited for
+        self._poll = select.poll()  # unlike select(), also where there are a thousand other files
+        self._poll.register(self._handle, select.POLLIN)
 
     def poll(self) -> int | None:
         return self._ended(0)
@@ -51,7 +53,7 @@ class Forked:
         return code
 
     def _ended(self, seconds: float | None) -> int | None:
-        if self.returncode is None and select.select([self._handle], [], [], seconds)[0]:
+        if self.returncode is None and self._poll.poll(None if seconds is None else seconds * 1000):
             self.returncode = self._origin.ask({"ended": self.pid})
             os.close(self._handle)
         return self.returncode
