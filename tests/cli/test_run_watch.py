@@ -71,6 +71,7 @@ def test_a_killed_rank_its_restart_and_a_stopped_rank_are_written_down(tmp_path:
 
     assert run.wait(timeout=120) != 0, rest
     assert "rank 1 hangs: its process is stopped by a signal; the others are in: backward" in hang
+    assert "tachoscope: first failure: rank 1 on " in rest
     failures = from_outside(tmp_path, records.WorkerFailed)
     first, second = (next(f for f in failures if f.failed_attempt == attempt) for attempt in (0, 1))
     assert (first.failed_rank, first.failed_pid, first.reason, first.step) == (1, int(killed), "killed", 20)

@@ -13,6 +13,7 @@ from unittest import mock
 
 import pytest
 
+import forked
 from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
@@ -55,10 +56,16 @@ def execute(tmp_path: Path, *command: str, **extra: str) -> subprocess.Completed
     )
 
 
+def tachoscope(tmp_path: Path, *words: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Run `tachoscope` with these words in a process of its own, in a new folder `work` of `tmp_path`."""
+    work = tmp_path / "work"
+    work.mkdir(exist_ok=True)
+    return forked.run(words, cwd=work, environ=environment(tmp_path, **extra), outputs=tmp_path, seconds=500)
+
+
 def run_watched(tmp_path: Path, *command: str, job: str = "job", **extra: str) -> subprocess.CompletedProcess[str]:
     """Run a command under `tachoscope run`."""
-    store = ("--store", str(tmp_path / "store"), "--job", job)
-    return execute(tmp_path, str(BIN / "tachoscope"), "run", *store, "--", *command, **extra)
+    return tachoscope(tmp_path, "run", "--store", str(tmp_path / "store"), "--job", job, "--", *command, **extra)
 
 
 def records_of(tmp_path: Path, job: str = "job") -> JobRecords:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 from helpers import command
 from processes import AgentProcess, agent_process
 from tachoscope_analyzers.records.load import from_store
@@ -49,8 +50,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def run(script: str, *arguments: str, store: Path | None = None, job: str = "job") -> subprocess.CompletedProcess[str]:
     where = ["--store", str(store)] if store else []
-    words = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", job, *where, "--", sys.executable, script, *arguments]
-    return subprocess.run(words, capture_output=True, text=True, timeout=400, check=False)
+    words = ("run", "--job", job, *where, "--", sys.executable, script, *arguments)
+    return forked.run(words, cwd=Path.cwd(), environ=dict(os.environ), outputs=Path(script).parent, seconds=400)
 
 
 def steps(store: Path, job: str = "job") -> list[int]:

@@ -9,14 +9,9 @@ from pathlib import Path
 import pytest
 from benchmarks.first_failure.cases import CASES, SCRIPT, line_of
 
-from helpers import environment
+from helpers import answer, environment, tachoscope
 
 FAILING = "import sys\nprint('reading', file=sys.stderr)\nraise ValueError(f'sample {len(sys.argv)} has no label')\n"
-
-
-def tachoscope(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tachoscope_cli.main", *words]
-    return subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=200, check=False)
 
 
 def failing(tmp_path: Path, *options: str, script: str = FAILING) -> subprocess.CompletedProcess[str]:
@@ -31,7 +26,7 @@ def test_a_failure_before_the_first_step_says_where_and_twice_gives_the_exit_cod
     assert "first failure: rank 0 on " in first.stderr
     assert "failed with ValueError: sample 1 has no label, at train.py:3, before its first step ended" in first.stderr
     assert (first.returncode, second.returncode, other.returncode) == (1, 42, 1)
-    report = json.loads(tachoscope(tmp_path, "goodput", "j", "--format", "json").stdout)
+    report = json.loads(answer(tmp_path, "goodput", "j", "--format", "json").stdout)
     assert [(one["attempt"], one["policy"], one["repeats_attempt"]) for one in report["failures"]] == [
         (0, "restart", None),
         (1, "stop", 0),
@@ -88,7 +83,7 @@ def test_of_a_real_torchrun_job_rank_and_line_are_named(tmp_path: Path, fault: s
     case = next(one for one in CASES if one.fault == fault)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={case.ranks}"]
     done = tachoscope(tmp_path, "run", "--job", "j", "--", *torchrun, str(SCRIPT), fault, str(tmp_path))
-    report = json.loads(tachoscope(tmp_path, "goodput", "j", "--format", "json").stdout)
+    report = json.loads(answer(tmp_path, "goodput", "j", "--format", "json").stdout)
 
     (root,) = report["failures"]
     assert (root["rank"], root["location"], root["cause"]) == (*case.truth, f"rank.py:{line_of(fault)}", case.cause), done.stderr

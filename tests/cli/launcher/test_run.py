@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 from processes import wait_for
 from tachoscope_analyzers.records.load import JobRecords, from_store, status
 from tachoscope_cli.launcher.run import AGENT_SHIPS_SECONDS, GRACE_SECONDS
@@ -60,9 +61,8 @@ def count(tmp_path: Path) -> str:
 
 
 def run(*command: str, options: tuple[str, ...] = ("--job", "j")) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tachoscope_cli.main", "run", *options, "--", *command], capture_output=True, text=True
-    )
+    place = Path(os.environ["TACHOSCOPE_STORE"]).parent
+    return forked.run(("run", *options, "--", *command), cwd=Path.cwd(), environ=dict(os.environ), outputs=place, seconds=500)
 
 
 def records(job: str = "j") -> JobRecords:
@@ -74,7 +74,8 @@ def left_in_spool() -> list[Path]:
 
 
 def test_the_command_is_unchanged_and_every_step_is_in_the_store(train: str) -> None:
-    done = run(sys.executable, train, "23")
+    command = [sys.executable, "-m", "tachoscope_cli.main", "run", "--job", "j", "--", sys.executable, train, "23"]
+    done = subprocess.run(command, capture_output=True, text=True)
 
     assert (done.returncode, done.stdout) == (0, "trained\n")
     assert "next: tachoscope analyze" in done.stderr

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+import forked
+
 TACHOSCOPE = [sys.executable, "-m", "tachoscope_cli.main"]
 WAIT_SECONDS = 120.0
 # Notes each of its beginnings; ends well once there are as many as wanted.
@@ -41,15 +43,7 @@ class Jobs:
         (self.directory / "training_job.yaml").write_text(f"name: small\ncommand: {words}\nrestart: {restart}\n")
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*TACHOSCOPE, *words],
-            cwd=self.directory,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_SECONDS,
-            check=False,
-        )
+        return forked.run(words, cwd=self.directory, environ=self.environ, outputs=self.directory, seconds=WAIT_SECONDS)
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from exploring import open_page, words
-from helpers import BIN, environment
+from helpers import run_watched
 from once import made_once
 
 SCRIPT = """
@@ -26,8 +25,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> None:
         (folder / "train.py").write_text(SCRIPT)
         for job, steps in (("late", "30"), ("early", "0")):
-            command = [BIN / "tachoscope", "run", "--job", job, "--", BIN / "python", folder / "train.py", steps]
-            subprocess.run(command, env=environment(folder), capture_output=True, check=False, timeout=120)
+            run_watched(folder, "python", str(folder / "train.py"), steps, job=job)
 
     return made_once(tmp_path_factory, "failed", make) / "store"
 
