@@ -115,6 +115,7 @@ def test_a_window_that_is_brushed_goes_into_the_address_and_all_follows(page: An
     page.get_by_role("button", name="Whole run").first.wait_for()
 
 
+@pytest.mark.bar  # the link is in screens/jobs/test_job.py, and a click on a cell leads there too
 def test_the_trace_of_the_slow_rank_is_one_click_away(page: Any, address: str) -> None:
     at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
     page.get_by_role("link", name="Rank 1 in the trace").first.click()
@@ -140,6 +141,7 @@ def test_a_click_on_a_cell_opens_the_trace_of_its_rank_and_steps(page: Any, addr
     page.wait_for_url(re.compile(r"trace\?.*rank=1.*from=\d+.*to=\d+"))
 
 
+@pytest.mark.bar  # without a browser in figures/test_compare.py
 def test_it_is_compared_with_the_clean_run(page: Any, address: str) -> None:
     at(page, address, "compare?job=demo-input_straggler", "Compare")
     page.get_by_role("combobox", name=re.compile("Baseline")).click()

@@ -226,7 +226,7 @@ def test_one_rank_has_all_pictures(tmp_path: Path) -> None:
 
 
 def test_a_thousand_ranks_are_few_cells_and_less_than_a_megabyte(tmp_path: Path) -> None:
-    put(tmp_path, NAME, even(1000, 12))
+    put(tmp_path, NAME, even(1000, 4))
 
     shown = open_page("job", tmp_path, job=NAME)
 
