@@ -8,6 +8,7 @@ HealthCheckProgram runs the tests that the watch asks for. Needs what `benchmark
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -20,6 +21,10 @@ from typing import Any
 from benchmarks.slurm_cluster import SlurmCluster
 
 from tachoscope_preflight.names import NAMES
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from sections import write_section
 
 BAD = "node2"
 WAIT_SECONDS = 420.0
@@ -52,6 +57,9 @@ exec "{sys.executable}" -m tachoscope_cli.main "$@" --quick --force --storage "{
 
 def main() -> int:
     """Run the life of a bad node; return 1 if a state was not reached."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
+    options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="nodes-"))
     (folder / "store").mkdir()
     (folder / "nodes.yaml").write_text(RULES)
@@ -68,14 +76,14 @@ def main() -> int:
             command = [sys.executable, "-m", "tachoscope_cli.main", *words]
             watch = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
-            return live(cluster, folder, environment)
+            return live(cluster, folder, environment, write=options.write)
         finally:
             watch.terminate()
             watch.wait(60)
             sys.stderr.write(f"log of the watch: {folder}/watch.log\n")
 
 
-def live(cluster: SlurmCluster, folder: Path, environment: dict[str, str]) -> int:
+def live(cluster: SlurmCluster, folder: Path, environment: dict[str, str], *, write: bool) -> int:
     """Let the node be found bad, drained, tested, repaired and returned."""
 
     def shown() -> dict[str, Any]:
@@ -107,6 +115,9 @@ def live(cluster: SlurmCluster, folder: Path, environment: dict[str, str]) -> in
     actions = [f"{line['what']} {line['outcome']}" for line in shown()["audit"] if line["what"] != "state"]
     lines.append(f"states: {', '.join(states)}; actions: {', '.join(actions)}")
     sys.stdout.write("".join(f"{line}\n" for line in lines))
+    if write:
+        text = "\n".join(f"- {line.replace(str(folder), '')}" for line in lines)
+        write_section("node_lifecycle", text, "python -m benchmarks.node_lifecycle --write")
     wrong = BAD in others or "resume done" not in actions or actions.count("drain done") != 1
     return 1 if wrong else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from helpers import REPOSITORY
 from kubernetes_rules import pod_faults, schema_faults
 from rendering import VERSIONS, one, render, template
 from tachoscope_alerts.compile.event_alerts import load
+from tachoscope_watch.nodes.rules_file import read_rules
 
 S3 = {"store": {"url": "s3://bucket/x"}, "watch": {"enabled": True}}
 CLAIM = {"store": {"existingClaim": "shared"}, "watch": {"enabled": True}}
@@ -24,12 +26,34 @@ def test_without_being_switched_on_there_is_none() -> None:
     assert not any(document["kind"] in ("Deployment", "Service") for document in render({"store": {"url": "s3://bucket/x"}}))
 
 
-@pytest.mark.parametrize("values", [S3, CLAIM])
+NODES = {"store": {"url": "s3://bucket/x"}, "watch": {"enabled": True, "nodes": {"most_out": "5%", "actions": "dry-run"}}}
+
+
+@pytest.mark.parametrize("values", [S3, CLAIM, NODES])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_is_rendered_is_valid(values: dict[str, Any], version: str) -> None:
     documents = render(values | {"podMonitor": {"enabled": True}}, version)
 
     assert [fault for document in documents for fault in schema_faults(document, version) + pod_faults(document)] == []
+
+
+def test_only_with_rules_of_nodes_it_has_a_token_and_rights_which_are_its_own(tmp_path: Path) -> None:
+    documents = render(NODES)
+    role, account = one(documents, "ClusterRole"), watch_of(NODES)["serviceAccountName"]
+    rules = tmp_path / "nodes.yaml"
+    settings = [document for document in documents if document["kind"] == "ConfigMap" and "nodes.yaml" in document["data"]]
+    rules.write_text(settings[0]["data"]["nodes.yaml"])
+
+    assert {(place, verb) for rule in role["rules"] for place in rule["resources"] for verb in rule["verbs"]} == {
+        *(("nodes", verb) for verb in ("get", "list", "patch")),
+        ("nodes/status", "patch"),
+        ("pods", "list"),
+    }
+    assert one(documents, "ClusterRoleBinding")["subjects"][0]["name"] == account
+    assert one(documents, "DaemonSet")["spec"]["template"]["spec"]["serviceAccountName"] != account
+    assert (read_rules(rules).scheduler, read_rules(rules).actions) == ("kubernetes", "dry-run")
+    assert not any(document["kind"] == "ClusterRole" for document in render(S3))
+    assert watch_of(S3)["automountServiceAccountToken"] is False
 
 
 def test_the_store_is_compacted_by_the_watch_or_by_the_cron_job_and_not_by_both() -> None:
