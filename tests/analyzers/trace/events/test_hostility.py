@@ -122,7 +122,7 @@ CASES["many names"] = (
 )
 
 
-SOONEST = ("metadata", "tracks", "begins without ends")
+SOONEST = ("metadata", "begins without ends")
 """The others run with the bars."""
 
 
@@ -142,7 +142,7 @@ def test_no_file_takes_more_than_bounded_memory(which: str, tmp_path: Path, requ
 def test_a_zstandard_bomb_is_no_different(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.zst"
     with zstandard.ZstdCompressor().stream_writer(path.open("wb")) as writer:
-        for piece in islice(bomb(b'{"a": "', b"x")(400), 400):
+        for piece in islice(bomb(b'{"a": "', b"x")(100), 100):
             writer.write(piece)
     outcome = read_by_another_process(path)
     assert "traceEvents" in outcome["error"]

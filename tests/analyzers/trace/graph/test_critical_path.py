@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.graph.critical_path import CATEGORIES, by_catego
 from tachoscope_analyzers.trace.graph.graph import dependency_graph
 from tachoscope_analyzers.trace.reading.read import read
 
-MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=settings().max_examples // 2)
 
 
 def check(view: TraceView) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from tachoscope_analyzers.trace.graph import removals
 from tachoscope_analyzers.trace.graph.removals import REMOVALS, Selection
 from tachoscope_analyzers.trace.graph.replay import Replay, without
 
-MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=settings().max_examples // 2)
 
 
 @pytest.mark.parametrize(

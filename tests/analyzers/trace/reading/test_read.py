@@ -18,11 +18,14 @@ from independent import Independent, independent, nanoseconds
 from planting import Planted
 from recorded import ALL, DATA, recorded
 from tachoscope_analyzers.trace.reading.event_kinds import Kind, kind_of
+from tachoscope_analyzers.trace.reading.json_brackets import MODULE
 from tachoscope_analyzers.trace.reading.read import read
 from tachoscope_analyzers.trace.reading.trace import Trace
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.native import native
 
 pytestmark = pytest.mark.usefixtures("scanner")
+HAS_SCANNER = native(MODULE).module is not None
 
 
 def planted() -> Planted:
@@ -60,7 +63,9 @@ def same(trace: Trace, truth: Independent) -> None:
 
 @pytest.mark.skipif(not ALL, reason=f"no recorded traces at {DATA} (set TACHOSCOPE_TEST_DATA)")
 @pytest.mark.parametrize("name", ALL or ["none"])
-def test_every_recorded_trace_is_what_a_second_reader_finds(name: str) -> None:
+def test_every_recorded_trace_is_what_a_second_reader_finds(name: str, scanner: str) -> None:
+    if scanner == "python" and HAS_SCANNER:
+        return  # that both find the same in recorded traces, test_scan.py shows
     path = recorded(name)
     truth, trace = independent(path), read(path)
     same(trace, truth)
@@ -139,7 +144,7 @@ def test_compact_json_without_a_line_break_is_read(tmp_path: Path) -> None:
 
 def test_a_text_cut_anywhere_gives_its_whole_events(tmp_path: Path) -> None:
     small = Planted()
-    for number in range(3):
+    for number in range(2):
         small.op(f"a}},\n  {{{number}", number * 1000, 10, text="]}")
     data = small.text().encode()
     whole = read_text(tmp_path, data)
@@ -154,7 +159,7 @@ def test_a_text_cut_anywhere_gives_its_whole_events(tmp_path: Path) -> None:
         assert trace.meta.quality.cut == (b"\n  ]" not in data[:length])
         found.append(len(trace.events))
     assert found == sorted(found), "a longer beginning never holds less"
-    assert set(found) == {0, 1, 2, 3}
+    assert set(found) == {0, 1, 2}
     assert found.index(1) == data.index(b"\n  },") + len(b"\n  },") - 1
     assert not whole.meta.quality.cut
 
