@@ -31,6 +31,7 @@ from tachoscope_core.net.http_client import HttpError, get
 
 EVERY, STEPS, STEPS_APART = 20, 200, 50
 WAIT_SECONDS = 400.0
+STARTS = 6
 TRAINING = Path(__file__).with_name("training.py")
 
 
@@ -44,17 +45,27 @@ class RayCluster:
         self.address = f"http://127.0.0.1:{self._dashboard}"
 
     def start(self) -> None:
+        """Start the cluster; Ray gives up after 30 s on a loaded machine, so it is tried several times."""
+        for _ in range(STARTS):
+            self._begin()
+            wait_for(lambda: self._ended() or self._answers(), "the dashboard answers")
+            if not self._ended():
+                return
+            self.kill()
+        raise RuntimeError(f"Ray did not start: {(self._folder / 'cluster.log').read_text()[-2000:]}")
+
+    def _ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def _begin(self) -> None:
         words = [str(self._program), "start", "--head", "--block", "--disable-usage-stats", "--num-cpus=2"]
         words += [f"--port={self._port}", "--dashboard-host=127.0.0.1", f"--dashboard-port={self._dashboard}"]
         words += [f"--temp-dir={self._folder}"]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         log = (self._folder / "cluster.log").open("ab")
         self._process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True)
-        wait_for(self._answers, "the dashboard answers")
 
     def _answers(self) -> bool:
-        if self._process is not None and self._process.poll() is not None:
-            raise RuntimeError(f"Ray did not start: {(self._folder / 'cluster.log').read_text()[-2000:]}")
         try:
             return b"ALIVE" in get(f"{self.address}/nodes?view=summary", seconds=10.0)
         except HttpError:

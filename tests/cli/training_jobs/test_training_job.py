@@ -190,3 +190,14 @@ def test_a_host_is_left_out_when_it_was_lost_or_fails_a_second_time_without_a_li
     assert _judged(steps=[10, 20], failure=_failure(), suspects=["node1"]).excluded_hosts == ()
     assert _judged(steps=[10, 20], failure=_failure(), suspects=["node2"]).excluded_hosts == ("node2",)
     assert _judged(steps=[10, 20], failure=_failure(location="train.py:3"), suspects=["node2"]).excluded_hosts == ()
+
+
+def test_of_pods_that_failed_the_node_is_left_out_by_the_engines_name() -> None:
+    pods = [{f"x-{number}-node-0-0": "gpu-7"} for number in range(2)]
+    first, second = (
+        Attempt(number=number, intended_at=0.0, highest_step=10 * number, hosts=hosts, failure=_failure(host=next(iter(hosts))))
+        for number, hosts in enumerate(pods)
+    )
+    ended = Ended(end=None, state=GONE, failure=second.failure, highest_step=10)
+
+    assert judge(RestartPolicy(), [first], second, ended, cancelled=False).excluded_hosts == ("gpu-7",)
