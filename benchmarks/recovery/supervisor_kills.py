@@ -52,9 +52,7 @@ import random, time, tachoscope
 for step in range(1, 25):
     time.sleep(0.01)
     if tachoscope.checkpoint_due(step, every=2):
-        seconds = random.uniform(0.002, 0.006)
-        time.sleep(seconds)
-        tachoscope.saved(reference=f"checkpoint-{step}", seconds=seconds)
+        tachoscope.saved(reference=f"checkpoint-{step}", seconds=random.uniform(1.0, 3.0))
     tachoscope.step()
 """
 ALL_ON = ActionPolicy(quarantine_shards="apply", checkpoint_interval="apply")
@@ -137,6 +135,8 @@ def quiet(store: Store, folder: Path, count: int) -> list[TrainingJobStatus]:
     for number in range(count):
         _submitted(store, folder / "quiet", f"quiet-{number}", QUIET, RestartPolicy())
         _supervise(store, folder / "state", f"quiet-{number}", ForkingEngine)
+        found = jobs.status(f"quiet-{number}")
+        sys.stderr.write(f"{number}: {found.state}, {len(found.attempts)} attempts, {len(found.actions)} actions\n")
     return [jobs.status(f"quiet-{number}") for number in range(count)]
 
 

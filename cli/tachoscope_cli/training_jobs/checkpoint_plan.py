@@ -6,7 +6,6 @@ import contextlib
 import glob
 import shutil
 import signal
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -73,12 +72,12 @@ def _settings(status: TrainingJobStatus, number: int, store: Store, folder: str)
 
 
 def _usual_seconds(store: Store, name: str) -> float:
-    """Return how long the first saves of the job took, before anything could become slower; 0: not known."""
+    """Return how long the slowest of the first saves of the job took, before anything could become slower; 0: not known."""
     with contextlib.suppress(TachoscopeError):
         saved = from_store(store, name, ends_only=True).checkpoints if name in store.jobs() else []
         first = sorted((one for one in saved if one.rank == 0), key=lambda one: one.time)[:SAVES]
         if len(first) == SAVES:
-            return statistics.median(one.blocking_seconds for one in first)
+            return max(one.blocking_seconds for one in first)
     return 0.0
 
 

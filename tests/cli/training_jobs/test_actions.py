@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 
 from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval
 from tachoscope_analyzers.records.load import JobRecords
+from tachoscope_cli.launcher.checkpoint_interval import SAVES, CheckpointInterval, IntervalSettings
 from tachoscope_cli.launcher.checkpoint_interval import VARIABLE as INTERVAL_VARIABLE
-from tachoscope_cli.launcher.checkpoint_interval import CheckpointInterval, IntervalSettings
 from tachoscope_cli.training_jobs.bad_shards import BadShard, action_of, bad_shard
 from tachoscope_cli.training_jobs.checkpoint_plan import plan
 from tachoscope_core.jobs.checkpoint_plan import VARIABLE as PLAN_VARIABLE
@@ -38,7 +39,7 @@ class Saves:
         said = IntervalSettings(plan=plan, attempt=0, **{"budget": 10, **settings})  # type: ignore[arg-type]
         self._interval = CheckpointInterval(said, self.log.append)
 
-    def take(self, blocking: float, count: int = 3) -> None:
+    def take(self, blocking: float, count: int = SAVES) -> None:
         for _ in range(count):
             self._time += 10.0
             saved = records.CheckpointSaved(
@@ -81,6 +82,16 @@ def test_slow_saves_that_cost_nothing_change_nothing(tmp_path: Path) -> None:
     assert not saves.log
 
 
+def test_saves_that_scatter_by_a_factor_of_three_change_nothing(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    attempts = [Saves(str(tmp_path)) for _ in range(200)]
+    for saves in attempts:
+        for _ in range(24):
+            saves.take(chance.uniform(1.0, 3.0), 1)
+
+    assert not [action for saves in attempts for action in saves.log]
+
+
 def test_after_some_failures_the_interval_is_the_best_one(tmp_path: Path) -> None:
     saves = Saves(str(tmp_path), failures=5, life_seconds=300.0)
 
@@ -93,7 +104,7 @@ def test_a_dry_run_and_a_used_up_budget_only_say_what_they_would_do(tmp_path: Pa
     dry, used = Saves(""), Saves(str(tmp_path), budget=0)
     for saves in (dry, used):
         saves.take(0.2)
-        saves.take(1.8, 9)
+        saves.take(1.8, 3 * SAVES)
 
     assert [(one.applied, one.undo) for one in (*dry.log, *used.log)] == [(False, "")] * 2
     assert "(dry run)" in dry.log[0].text
