@@ -24,10 +24,6 @@ from typing import Any
 
 from benchmarks.slurm_cluster import SlurmCluster
 
-sys.path.append(str(Path(__file__).parents[1]))
-
-from sections import write_section
-
 EVERY = 20
 """Steps between checkpoints."""
 STEPS_APART = 50
@@ -136,7 +132,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=FAULTS, action="append")
     parser.add_argument("--keep", action="store_true", help="keep the folder")
-    parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
     chosen = options.only or list(FAULTS)
     folder = Path(tempfile.mkdtemp(prefix="recovery-"))
@@ -166,8 +161,6 @@ def main() -> int:
         sys.stderr.write(f"kept: {folder}\n")
     lines += [f"Wrong: {line}." for line in wrong] or ["Nothing was wrong."]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
-    if options.write:
-        write_section("recovery", "\n".join(lines), "python -m benchmarks.recovery --write")
     return 1 if wrong or code else 0
 
 
