@@ -115,6 +115,26 @@ def test_an_agent_killed_between_writing_to_the_store_and_noting_it_writes_the_s
     assert_once(tmp_path / "store", [rank])
 
 
+def test_a_store_is_read_only_for_the_first_range_of_a_segment_that_an_agent_ships(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, (rank,) = agent_of(tmp_path, clock=clock), processes(tmp_path, clock, 1)
+    read: list[str] = []
+    content = Store._content
+    monkeypatch.setattr(Store, "_content", lambda store, path: read.append(path) or content(store, path))
+    for _ in range(3):
+        rank.step()
+        pass_seconds(agent, clock, 2)
+    assert sum(rank.writer in path for path in read) == 1
+
+    agent = restarted(agent, tmp_path, clock)
+    rank.step()
+    pass_seconds(agent, clock, 2)
+
+    assert sum(rank.writer in path for path in read) == 2
+    assert_once(tmp_path / "store", [rank])
+
+
 def test_counters_never_go_back_over_a_restart(tmp_path: Path, clock: FakeClock) -> None:
     agent, (rank,) = agent_of(tmp_path, clock=clock), processes(tmp_path, clock, 1)
     shown = 0.0
