@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from forked import Forked
 from tachoscope_core.storage import spool
 
 if TYPE_CHECKING:  # benchmarks use this module, too
     import pytest
+
+    from forked import Forked
 
 BIN = Path(sys.executable).parent
 START_SECONDS = 120.0
@@ -94,14 +95,15 @@ class AgentProcess:
         self.config.write_text(yaml.safe_dump(self.settings))
 
     def start(self, *, wait: bool = True) -> None:
+        words = ["agent", "--config", str(self.config)]
         with self.log.open("ab") as log:
-            words = ["agent", "--config", str(self.config)]
-            command = [sys.executable, "-m", "tachoscope_cli.main", *words]
-            self.process = (
-                Forked(words, self._environ, stderr=log.fileno())
-                if self._forked
-                else subprocess.Popen(command, stdout=log, stderr=log, env=self._environ)
-            )
+            if self._forked:
+                from forked import Forked
+
+                self.process = Forked(words, self._environ, stdout=log.fileno(), stderr=log.fileno())
+            else:
+                command = [sys.executable, "-m", "tachoscope_cli.main", *words]
+                self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environ)
         if wait:
             wait_for(self._lives)
 

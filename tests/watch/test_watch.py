@@ -207,7 +207,7 @@ class Watching(Forked):
 
     def __init__(self, words: list[str], around: dict[str, str]) -> None:
         read, written = os.pipe()
-        super().__init__(words, around, stderr=written)
+        super().__init__(words, around, stdout=written, stderr=written)
         os.close(written)
         self.stderr = os.fdopen(read, encoding="utf-8")
 
