@@ -23,13 +23,11 @@ from tachoscope_analyzers.checkpoint_policy.advisor import FEW
 from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval, lost_at_failure, useful_ratio
 from tachoscope_analyzers.stats.duration_text import in_words
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.jobs.checkpoint_plan import LEAST_FACTOR, MOST_FACTOR, CheckpointPlan
+from tachoscope_core.jobs.checkpoint_plan import INTERVAL_VARIABLE, LEAST_FACTOR, MOST_FACTOR, CheckpointPlan
 from tachoscope_core.jobs.submitted_jobs import Action, TrainingJobs
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 
-VARIABLE = "TACHOSCOPE_CHECKPOINT_INTERVAL"
-"""Environment variable with an `IntervalSettings`, which an attempt gives to `tachoscope run`."""
 SAVES = 5
 """So many saves are compared. With medians of three, 9 of 200 attempts changed their interval as saves scattered threefold."""
 SLOW_RATIO, USUAL_RATIO = 1.5, 1.0
@@ -58,13 +56,13 @@ class IntervalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def from_environment(store: Store, job: str, environ: Mapping[str, str]) -> CheckpointInterval | None:
     """Return what follows the saves of a supervised attempt; None: it is not supervised, or no action was configured."""
-    said = environ.get(VARIABLE)
+    said = environ.get(INTERVAL_VARIABLE)
     if not said:
         return None
     try:
         settings = msgspec.json.decode(said, type=IntervalSettings)
     except msgspec.DecodeError as error:
-        guard.print_line(f"the interval of checkpoints stays as it is: ${VARIABLE} is not valid: {error}")
+        guard.print_line(f"the interval of checkpoints stays as it is: ${INTERVAL_VARIABLE} is not valid: {error}")
         return None
     return CheckpointInterval(settings, lambda action: _write(store, job, action))
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import tachoscope
 from tachoscope import guard
@@ -21,7 +22,6 @@ from tachoscope.failures.hooks import RANK_PROCESS
 from tachoscope.process import identity
 from tachoscope.spool.ship import remove_if_empty, ship, ship_left_behind
 from tachoscope_cli.launcher import attempt_number as attempts
-from tachoscope_cli.launcher import checkpoint_interval
 from tachoscope_cli.launcher import live_attempts as beside
 from tachoscope_cli.launcher.shard_quarantine import Quarantining
 from tachoscope_cli.launcher.signals import end_family, wait
@@ -29,6 +29,7 @@ from tachoscope_cli.launcher.supervision import Supervision
 from tachoscope_cli.sources.agent_pages import why_behind
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
+from tachoscope_core.jobs.checkpoint_plan import INTERVAL_VARIABLE
 from tachoscope_core.owner import of_this_process
 from tachoscope_core.records import records
 from tachoscope_core.redaction import redact
@@ -39,6 +40,9 @@ from tachoscope_core.storage.store import Store, default_url
 from tachoscope_node.hang_evidence.collector import EvidenceCollector
 from tachoscope_show.report import failure_words
 from tachoscope_show.text.safe_text import safe
+
+if TYPE_CHECKING:
+    from tachoscope_cli.launcher.checkpoint_interval import CheckpointInterval
 
 BOOTSTRAP = Path(tachoscope.__file__).parent / "bootstrap"
 _NODE_OPTIONS = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes", "--num-nodes")
@@ -183,7 +187,7 @@ def run(
         quarantining.fetch(store)
         attempt = _after_those_alive(attempt, root, name, joins=joins)  # last: another may start this moment
         evidence = None if by_agent else EvidenceCollector(store, socket.gethostname(), log=guard.print_line)
-        interval = checkpoint_interval.from_environment(store, name, os.environ)
+        interval = _checkpoint_interval(store, name)
         watching = Supervision(run_directory, name, attempt, None if agent else quarantining.watch, evidence, interval)
         watching.started(command)
         environ = _environment(run_directory, name, attempt, is_default=is_default)
@@ -319,6 +323,18 @@ def _attempt(store: Store, job: str, *, joins: bool) -> int:
     except TachoscopeError as error:
         guard.print_line(f"{error}; the records will stay in the spool")
         return 0
+
+
+def _checkpoint_interval(store: Store, job: str) -> CheckpointInterval | None:
+    """Return what follows the saves of a supervised attempt. Only that needs what judges, which a training machine may lack."""
+    if not os.environ.get(INTERVAL_VARIABLE):
+        return None
+    try:
+        from tachoscope_cli.launcher import checkpoint_interval
+    except ImportError as error:
+        guard.print_line(f"the interval of checkpoints stays as it is: {error.name} is missing (pip install 'tachoscope[analyze]')")
+        return None
+    return checkpoint_interval.from_environment(store, job, os.environ)
 
 
 def _after_those_alive(attempt: int, root: Path, job: str, *, joins: bool) -> int:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tachoscope import guard
 from tachoscope.failures import fault_stack
@@ -18,7 +18,6 @@ from tachoscope.preemption import notice_file
 from tachoscope.supervisor.job_watch import JobEvent, JobWatch
 from tachoscope.supervisor.records import OutsideRecords
 from tachoscope.supervisor.spool_reader import RunReader
-from tachoscope_cli.launcher.checkpoint_interval import CheckpointInterval
 from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.jobs.hang_rule import least_seconds
 from tachoscope_core.jobs.shared_ranks import shared_ranks
@@ -28,6 +27,9 @@ from tachoscope_core.storage import spool
 from tachoscope_node.hang_evidence.collector import EvidenceCollector, HungJob, HungRank
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
 from tachoscope_node.memory.kill_watch import KillWatch
+
+if TYPE_CHECKING:
+    from tachoscope_cli.launcher.checkpoint_interval import CheckpointInterval
 
 EVIDENCE_SECONDS = 5.0
 """How long the end of a run waits for the evidence of a hang to be stored."""

@@ -14,10 +14,9 @@ import msgspec
 
 from tachoscope import guard
 from tachoscope_analyzers.records.load import from_store
-from tachoscope_cli.launcher import checkpoint_interval
 from tachoscope_cli.launcher.checkpoint_interval import SAVES, IntervalSettings
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.jobs.checkpoint_plan import VARIABLE, CheckpointPlan
+from tachoscope_core.jobs.checkpoint_plan import INTERVAL_VARIABLE, VARIABLE, CheckpointPlan
 from tachoscope_core.jobs.submitted_jobs import TrainingJobStatus
 from tachoscope_core.storage.store import Store
 
@@ -41,7 +40,7 @@ def plan(status: TrainingJobStatus, number: int, store: Store) -> Iterator[dict[
         guard.print_line(f"the interval of checkpoints stays as it is: {error}")
         yield {}
         return
-    found = {checkpoint_interval.VARIABLE: msgspec.json.encode(settings).decode()}
+    found = {INTERVAL_VARIABLE: msgspec.json.encode(settings).decode()}
     try:
         with _announcing(folder):
             yield found | ({VARIABLE: folder} if folder else {})

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 VARIABLE = "TACHOSCOPE_CHECKPOINT_PLAN"
 """Environment variable with the folder; unset: nobody changes the interval of the job."""
+INTERVAL_VARIABLE = "TACHOSCOPE_CHECKPOINT_INTERVAL"
+"""Environment variable by which an attempt tells `tachoscope run` to change the interval, and what it has to know for that."""
 NOTICE_FACTOR = 0.25
 """Of the interval, once a preemption was announced."""
 LEAST_FACTOR, MOST_FACTOR = 0.25, 4.0

@@ -13,11 +13,10 @@ import pytest
 from tachoscope_analyzers.checkpoint_policy.cost_model import SaveCost, best_interval
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_cli.launcher.checkpoint_interval import SAVES, CheckpointInterval, IntervalSettings
-from tachoscope_cli.launcher.checkpoint_interval import VARIABLE as INTERVAL_VARIABLE
 from tachoscope_cli.training_jobs.bad_shards import BadShard, action_of, bad_shard
 from tachoscope_cli.training_jobs.checkpoint_plan import plan
+from tachoscope_core.jobs.checkpoint_plan import INTERVAL_VARIABLE, CheckpointPlan, Decision
 from tachoscope_core.jobs.checkpoint_plan import VARIABLE as PLAN_VARIABLE
-from tachoscope_core.jobs.checkpoint_plan import CheckpointPlan, Decision
 from tachoscope_core.jobs.submitted_jobs import Action, SubmittedJob, TrainingJobStatus
 from tachoscope_core.jobs.training_job import ActionPolicy, TrainingJob
 from tachoscope_core.records import records

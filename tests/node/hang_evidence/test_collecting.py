@@ -80,7 +80,7 @@ def collected(folder: Path, *ranks: HungRank) -> HangBundle:
 @pytest.mark.skipif(bool(why_not()), reason=f"stacks cannot be read here: {why_not()}")
 def test_the_bundle_has_the_stacks_of_a_rank_and_of_what_it_started_and_says_what_is_missing(tmp_path: Path) -> None:
     with rank(tmp_path) as hung:
-        wait_for(lambda: [one.threads[0].frames[0] for one in evidence_of(hung, TABLE)][1])
+        wait_for(lambda: [one.threads[0].frames[0].split()[-1] for one in evidence_of(hung, TABLE)] == ["stands", "child"])
         found = collected(tmp_path, hung)
 
     of_rank, of_child = found.processes
