@@ -12,7 +12,7 @@ from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.nccl import COMMUNICATOR_STATES, MISSING_CONDITIONS
 from tachoscope_core.metrics.scheduler import ACCELERATOR_STATES, ACTIVITIES, INTERRUPTION_STATES, PENDING_STATES
 from tachoscope_core.metrics.training import RANK_STATES, TRAINING_STATES
-from tachoscope_core.metrics.watch import JOB_STATES
+from tachoscope_core.metrics.watch import JOB_STATES, NODE_STATES
 
 END = 1_790_000_040.0
 """Unix time of the last sample: the moment at which somebody asks."""
@@ -276,6 +276,10 @@ def _watch() -> Iterator[Series]:
     for state in JOB_STATES:
         yield from _gauge("tachoscope_watch_jobs", 2.0, here, state=state)
     yield from _gauge("tachoscope_watch_share_ratio", 1.0, here)
+    yield from _gauge("tachoscope_watch_nodes_held", 3.0, here)
+    yield from _gauge("tachoscope_watch_nodes_breaker_open", 1.0, here)
+    for state in NODE_STATES:
+        yield from _gauge("tachoscope_watch_nodes", 2.0, here, state=state)
     yield from _gauge("tachoscope_watch_cycle_seconds", 70.0, here)
     yield from _gauge("tachoscope_watch_last_cycle_timestamp_seconds", END - 900, here)
     for state in COMMUNICATOR_STATES:

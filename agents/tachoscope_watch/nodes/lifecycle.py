@@ -21,7 +21,7 @@ from tachoscope_service.common.log import Log
 from tachoscope_service.metrics.family import Family
 from tachoscope_watch.nodes import evidence
 from tachoscope_watch.nodes.actuator import Actuator
-from tachoscope_watch.nodes.machine import advance
+from tachoscope_watch.nodes.machine import advance, unreachable
 from tachoscope_watch.nodes.states import CloseBreaker, Event, Evidence, Fleet, Judged, Node, Request, Rules, Seen, Tick, Transition
 from tachoscope_watch.nodes.stored import AuditLine, Lifecycle
 from tachoscope_watch.view import JobView
@@ -236,10 +236,11 @@ class NodeLifecycle:
 
     def _metrics(self, fleet: Fleet) -> tuple[Family, ...]:
         states = Counter(node.state for node in fleet.nodes.values())
+        held = sum(bool(node.held) and not unreachable(fleet, node, self._rules) for node in fleet.nodes.values())
         actions = [(action, outcome) for action in names.NODE_ACTIONS for outcome in names.ACTION_OUTCOMES]
         return (
             Family(names.WATCH_NODES, [((state,), float(states[state])) for state in names.NODE_STATES]),  # type: ignore[index]
-            Family(names.WATCH_NODES_HELD, [((), float(sum(bool(node.held) for node in fleet.nodes.values())))]),
+            Family(names.WATCH_NODES_HELD, [((), float(held))]),
             Family(names.WATCH_NODES_BREAKER, [((), float(bool(fleet.breaker_opened_at)))]),
             Family(names.WATCH_NODES_LAST_LOOK, [((), self._last_seen)] if self._last_seen else []),
             Family(names.WATCH_NODE_ACTIONS, [(key, float(self._counts[key])) for key in actions]),

@@ -71,6 +71,13 @@ def refusal(fleet: Fleet, node: Node, rules: Rules, event: Evidence) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
+def unreachable(fleet: Fleet, node: Node, rules: Rules) -> str:
+    """Return why nothing can be done with a node, whatever limits allow; empty: something can."""
+    if node.seen is None or fleet.time - node.seen.time > SEEN_SECONDS:
+        return f"{rules.scheduler} does not report such a node"
+    return f"it is drained already: {node.seen.reason}" if node.seen.drained_by else ""
+
+
 class _Machine:
     """The fleet while events are taken."""
 
@@ -247,8 +254,8 @@ class _Machine:
 
     def _held(self, node: Node) -> str:
         fleet, rules = self._fleet, self._rules
-        if unknown := self._unknown(node):
-            return unknown
+        if why := unreachable(fleet, node, rules):
+            return why
         if fleet.breaker_opened_at:
             return "the breaker is open"
         limit, out = rules.limit(fleet.nodes_known), sum(one.out for one in self._nodes.values())
@@ -262,18 +269,14 @@ class _Machine:
         """Open the breaker before any of too many nodes is taken out: what they have in common is not the nodes' fault."""
         fleet, rules = self._fleet, self._rules
         since = fleet.time - rules.breaker_seconds
-        fresh = [node.node for node in due if not self._unknown(node) and max(one.time for one in node.evidence) > since]
+        fresh = [
+            node.node for node in due if not unreachable(fleet, node, rules) and max(one.time for one in node.evidence) > since
+        ]
         count = len(fresh) + len(fleet.quarantines)
         if fresh and count > rules.breaker_most and not fleet.breaker_opened_at:
             why = f"{count} nodes within {rules.breaker_seconds:g} s, at most {rules.breaker_most}: {', '.join(sorted(fresh)[:10])}"
             self.transitions.append(Transition("", fleet.time, "breaker closed", "breaker open", why))
             self._fleet = msgspec.structs.replace(fleet, breaker_opened_at=fleet.time)
-
-    def _unknown(self, node: Node) -> str:
-        """Return why nothing can be done with a node; empty: something can."""
-        if node.seen is None or self._fleet.time - node.seen.time > SEEN_SECONDS:
-            return f"{self._rules.scheduler} does not report such a node"
-        return f"it is drained already: {node.seen.reason}" if node.seen.drained_by else ""
 
     def _forget(self) -> None:
         """Forget nodes of which nothing is left that an event could be compared with."""

@@ -9,9 +9,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from node_world import HOUR
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.metrics import watch as names
 from tachoscope_core.storage import preflights
 from tachoscope_core.storage.node_status import NodeStatus, XidStatus
 from tachoscope_core.storage.preflights import NodeResult
@@ -148,6 +150,20 @@ def test_a_node_that_somebody_else_drained_is_left_alone_and_without_an_answer_n
 
     assert (other.state, other.held) == ("suspect", "it is drained already: new fans") and cluster.planted.done == []
     assert cluster.node("node3").held == "slurm does not report such a node"
+
+
+def test_nodes_that_a_limit_keeps_in_service_are_counted_and_others_are_not(cluster: Cluster) -> None:
+    cluster.planted.reasons["node3"] = "new fans"
+    xids = [
+        NodeStatus(f"node{n}", cluster.now, 30.0, 30.0, [], NOW - 9 * HOUR, [XidStatus("79", "3", cluster.now + 30)])
+        for n in range(4)
+    ]
+    cluster.rules = structs.replace(cluster.rules, breaker_most=9)
+    cluster.statuses = xids
+    cluster.look()
+
+    (held,) = (family.points for family in cluster.look().families if family.metric is names.WATCH_NODES_HELD)
+    assert held == [((), 2.0)]  # of four one is out, as many as may be, and one was drained by somebody else
 
 
 def test_what_another_user_wrote_into_the_store_is_not_acted_on(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def board(policy: Policy) -> Board:
                 palette.SERIES[0],
             ),
         ),
-        alerts='alertname=~"Agent.+|Watch[A-Z].+|CollectorFailing|PrometheusRetentionShort|.+ObjectivesNotMeasured"',
+        alerts='alertname=~"Agent.+|Watch[A-Z].+|NodesNotTakenOut|CollectorFailing|PrometheusRetentionShort|.+ObjectivesNotMeasured"',
     )
 
 
