@@ -34,8 +34,7 @@ from tachoscope_watch.hang import hang_of
 from tachoscope_watch.judge_job import LEAST_SECONDS, is_running, unjudged, with_nodes
 from tachoscope_watch.leases import Leases, ShareMemory
 from tachoscope_watch.live_jobs import LiveJob, NodeReader
-from tachoscope_watch.nodes.actuators import ACTUATORS
-from tachoscope_watch.nodes.lifecycle import NAME, NodeLifecycle
+from tachoscope_watch.nodes.lifecycle import ACTUATORS, NAME, NodeLifecycle
 from tachoscope_watch.nodes.states import Rules
 from tachoscope_watch.profiles import MOST_STEPS, BusyError, Profiles
 from tachoscope_watch.scheduler.collector import SCHEDULERS, SchedulerCollector

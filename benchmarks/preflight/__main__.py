@@ -82,7 +82,7 @@ def order(faults: int, healthy: int) -> list[Planted | None]:
 
 
 def row(number: int, planted: Planted | None, place: Path, *, fleet: bool, alone: bool) -> dict[str, Any]:
-    """Run once, and return what came of it beside what was planted. `alone`: there is no fleet to compare each host with."""
+    """Run once, and return the result with the planted fault. `alone`: hosts have no fleet to compare with."""
     size = SIZE_ALONE if alone else SIZE
     names = [f"host{index + size * (number // 2 % 2 if planted is None else 0)}" for index in range(size)]
     store = place / "store"

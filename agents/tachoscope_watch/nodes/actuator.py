@@ -1,4 +1,4 @@
-"""What takes nodes out of service and back: it does what the states say, and nothing to what somebody else did."""
+"""The interface through which nodes are drained and resumed. Nodes that other users drained are left alone."""
 
 from __future__ import annotations
 

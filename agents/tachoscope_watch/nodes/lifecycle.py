@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -21,18 +21,22 @@ from tachoscope_service.common.log import Log
 from tachoscope_service.metrics.family import Family
 from tachoscope_watch.nodes import evidence
 from tachoscope_watch.nodes.actuator import Actuator
+from tachoscope_watch.nodes.kubernetes import KubernetesNodes
 from tachoscope_watch.nodes.machine import advance, unreachable
+from tachoscope_watch.nodes.slurm import SlurmNodes
 from tachoscope_watch.nodes.states import CloseBreaker, Event, Evidence, Fleet, Judged, Node, Request, Rules, Seen, Tick, Transition
 from tachoscope_watch.nodes.stored import AuditLine, Lifecycle
 from tachoscope_watch.view import JobView
 
+ACTUATORS: Mapping[str, Callable[[], Actuator]] = {"slurm": SlurmNodes, "kubernetes": KubernetesNodes}
+"""By the scheduler that the rules name."""
 _MOST_SECONDS_OLD = 300.0
-"""Jobs that were looked at longer ago are no evidence: the watch stood still."""
+"""Older views of jobs are not evidence: the watch was suspended or overloaded."""
 _MOST_TOLD = 10_000
 KEPT_SECONDS = 300.0
 """The states are written again after so long, though nothing changed: who reads them sees that a watch looks at the nodes."""
 NAME = "node-lifecycle"
-"""By this name the watches of a store share the life cycle, as if it were a job."""
+"""The watches of a store share the life cycle under this name, in the same way as a job."""
 
 
 class NodeLifecycle:

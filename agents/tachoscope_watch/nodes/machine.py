@@ -141,7 +141,7 @@ class _Machine:
             if seen.drained_by:
                 self._put(node, confirmed=True)
             elif node.confirmed:
-                self._return(node, "the scheduler has it in service again: by somebody else")
+                self._return(node, "another user returned it to service in the scheduler")
         elif seen.drained_by == "us" and node.state != "returned":
             self._go(node, "quarantined", f"it was found drained: {seen.reason}", confirmed=True)
 
@@ -185,7 +185,7 @@ class _Machine:
 
     def _tick(self, tick: Tick) -> None:
         if tick.time < self._fleet.time:
-            return  # of a watch that stood still: another one has gone on
+            return  # from a watch that was suspended; another watch has continued
         quarantines = tuple(time for time in self._fleet.quarantines if time > tick.time - self._rules.breaker_seconds)
         self._fleet = msgspec.structs.replace(self._fleet, time=tick.time, nodes_known=tick.nodes, quarantines=quarantines)
         for node in list(self._nodes.values()):

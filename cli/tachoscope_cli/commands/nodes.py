@@ -1,4 +1,4 @@
-"""`tachoscope nodes`: the life cycle of a cluster's nodes: what is suspect, out, tested and returned, and the word of a person."""
+"""`tachoscope nodes`: the life cycle of a cluster's nodes: what is suspect, out, tested and returned, and manual overrides."""
 
 from __future__ import annotations
 

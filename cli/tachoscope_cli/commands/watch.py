@@ -84,14 +84,9 @@ def watch(
     check_url(url)
     missing = "://" not in url and not Path(url).is_dir()
     if once:
-        for option, given in (
-            ("--web-config", web_config),
-            ("--scheduler", scheduler),
-            ("--nodes", nodes),
-            ("--accept-jobs", accept_jobs or None),
-        ):
-            if given is not None:
-                raise TachoscopeError(f"{option} cannot be combined with --once")
+        served = {"--web-config": web_config, "--scheduler": scheduler, "--nodes": nodes, "--accept-jobs": accept_jobs or None}
+        for option in (option for option, given in served.items() if given is not None):
+            raise TachoscopeError(f"{option} cannot be combined with --once")
         if missing:
             raise TachoscopeError(f"store {url} does not exist", fix="name the agents' store with --store")
         _once(url, workers, over)

@@ -50,7 +50,7 @@ def recent_rows(seconds: float) -> list[SacctRow]:
     """Return the job records of all users that were in the queue or ran in the last so many seconds.
 
     Raises:
-        TachoscopeError: there is no `sacct`, it fails, or its answer cannot be read.
+        TachoscopeError: `sacct` is not installed, fails, or prints something that cannot be parsed.
     """
     since = f"--starttime=now-{math.ceil(seconds / 60)}minutes"
     said = ""

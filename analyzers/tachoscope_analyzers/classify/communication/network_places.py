@@ -23,7 +23,7 @@ def places(starts: Iterable[JobStarted]) -> dict[int, Place]:
 
 
 def parts_of(link: Link, where: Mapping[int, Place]) -> frozenset[str]:
-    """Return what the messages of a link pass: hosts, and the switches up to the lowest that both sides are below."""
+    """Return the hosts and switches on the path of a link, up to the lowest switch that both ranks share."""
     one, other = (where.get(rank, ()) for rank in (min(link), max(link)))
     if not one or not other:
         return frozenset()
@@ -37,14 +37,14 @@ def parts_of(link: Link, where: Mapping[int, Place]) -> frozenset[str]:
 
 
 def common_part(slow: Collection[Link], others: Collection[Link], where: Mapping[int, Place]) -> tuple[str, int] | None:
-    """Return what all slow links pass and no other does, with how many links pass it; None: there is no such part, or several.
+    """Return the host or switch that all slow links use and no other link uses, with the number of slow links.
 
-    One slow link alone has a part in common with itself: it names a part only if that part is what makes it differ.
+    Returns None if there is no such part, or more than one.
     """
     passed = [parts_of(link, where) for link in slow]
     if not passed:
         return None
     well: Counter[str] = Counter(part for link in others for part in parts_of(link, where))
     only = [part for part in frozenset.intersection(*passed) if not well[part]]
-    # A host below a switch with one host only cannot be told apart from it: then no part is named.
+    # A switch with a single host below it cannot be distinguished from that host.
     return (only[0], len(passed)) if len(only) == 1 else None
