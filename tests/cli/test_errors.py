@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fake_nvml import Driver
-from helpers import command
+from helpers import command, without_rights_to_others_files
 from making import job
 
 STEP = {"forward": 0.1, "backward": 0.2}
@@ -105,16 +105,8 @@ def test_no_permission_to_read_the_spool(tmp_path: Path) -> None:
     spool.mkdir()
     (spool / NAME).write_bytes(job([[STEP]] * 30))
     (spool / NAME).chmod(0)
-    for parent in (spool, tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        parent.chmod(0o755)
-    imports = "import importlib.metadata, tachoscope_analyzers.job.report, tachoscope_core.report.report"
-    imports += "; from tachoscope_cli.main import main"
-    imports += "; import tachoscope_cli.app, tachoscope_cli.commands.analyze"
-    imports += "; import tachoscope_cli.inputs.records, tachoscope_cli.inputs.traces"
-    imports += "; import pandas, typer._adapters"  # what is imported late, a user without rights may find no Python for
-    code = f"import os, sys; {imports}; os.setuid(65534); main(sys.argv[1:])"
 
-    done = subprocess.run([sys.executable, "-c", code, "analyze", str(spool)], capture_output=True, text=True)
+    done = without_rights_to_others_files("analyze", str(spool))
 
     one_line(done, 2, "could not read", "Permission denied")
 

@@ -116,3 +116,10 @@ def command(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(
         ["tachoscope", *arguments], code if isinstance(code, int) else 0, out.getvalue(), err.getvalue()
     )
+
+
+def without_rights_to_others_files(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run `tachoscope` as a root that file modes bind, as they bind users: Python itself may be where only root can read."""
+    rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    program = [sys.executable, "-m", "tachoscope_cli.main"]
+    return subprocess.run([*rights, *program, *words], capture_output=True, text=True)

@@ -1,12 +1,11 @@
 """What `tachoscope analyze` says of paths that are nothing it can analyse."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from helpers import without_rights_to_others_files
 from planting import Planted
 from tachoscope_cli.inputs.traces import are_traces
 from tachoscope_core.errors import TachoscopeError
@@ -88,17 +87,9 @@ def test_no_permission_is_told_as_such(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "closed"
     folder.mkdir()
     trace(folder)
-    for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        parent.chmod(0o755)
     (folder / name).chmod(0)
-    # What the command imports when it runs lies where only root may read.
-    imports = "import importlib.metadata, pandas, yaml, tachoscope_analyzers.job.report, tachoscope_core.report.report"
-    imports += "; from tachoscope_cli.main import main"
-    imports += "; import tachoscope_cli.app, tachoscope_cli.commands.analyze"
-    imports += "; import tachoscope_cli.inputs.records, tachoscope_cli.inputs.traces"
-    code = f"import os, sys; {imports}; os.setuid(65534); main(sys.argv[1:])"
 
-    done = subprocess.run([sys.executable, "-c", code, "analyze", str(folder / name)], capture_output=True, text=True)
+    done = without_rights_to_others_files("analyze", str(folder / name))
 
     assert done.returncode == 2
     assert "Permission denied" in done.stderr

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
-import pytest
 from trees import points
 
 from fake_nvml import Driver
@@ -18,9 +16,8 @@ from tachoscope_core.metrics.gpu import GPU_POWER, GPU_XID_ERRORS, GPUS
 
 
 def test_a_node_without_nvml_has_its_gpus_their_health_and_their_xid_errors_from_the_exporter(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, logged: list[str]
 ) -> None:
-    caplog.set_level(logging.INFO)
     clock = FakeClock()
     lines = [Line(gpu, {"DCGM_FI_DEV_POWER_USAGE": 300 + gpu, "DCGM_FI_DEV_XID_ERRORS": 0}) for gpu in range(2)]
     with fake_dcgm_exporter(page(lines)) as exporter:
@@ -36,8 +33,8 @@ def test_a_node_without_nvml_has_its_gpus_their_health_and_their_xid_errors_from
     assert points(before, GPUS) == {("expected",): 2.0, ("seen",): 2.0}
     assert points(before, GPU_XID_ERRORS) == {}
     assert points(after, GPU_XID_ERRORS) == {("1", uuid(1), "79"): 1.0}
-    assert f"({uuid(1)}): Xid 79" in caplog.text
-    assert "collector nvml" not in caplog.text
+    assert f"({uuid(1)}): Xid 79" in "\n".join(logged)
+    assert "collector nvml" not in "\n".join(logged)
     states = {gpu["uuid"]: gpu["state"] for gpu in json.loads(json.dumps(health))["gpus"]}
     assert states.keys() == {uuid(0), uuid(1)}
     assert states[uuid(1)] == "unhealthy"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import ssl
 from pathlib import Path
@@ -256,15 +255,14 @@ def test_a_token_file_holds_exactly_one_token(config_file, tmp_path, content):
     assert "two" not in told
 
 
-def test_secrets_that_everybody_may_read_are_a_warning(config_file, tmp_path, caplog):
+def test_secrets_that_everybody_may_read_are_a_warning(config_file, tmp_path, logged):
     (tmp_path / "token").write_text("abc")
     (tmp_path / "token").chmod(0o644)
     (tmp_path / "server.key").chmod(0o644)
-    with caplog.at_level(logging.WARNING):
-        load(config_file(TLS + "bearer_token_files: [token]\n"))
-    assert sum("is readable by all users" in line for line in caplog.messages) == 2
+    load(config_file(TLS + "bearer_token_files: [token]\n"))
+    assert sum("is readable by all users" in line for line in logged) == 2
 
 
-def test_passwords_without_tls_are_a_warning(config_file, caplog):
+def test_passwords_without_tls_are_a_warning(config_file, logged):
     load(config_file(f"basic_auth_users: {{alice: {HASH}}}"))
-    assert "passwords are sent unencrypted" in caplog.text
+    assert "passwords are sent unencrypted" in "\n".join(logged)
