@@ -60,6 +60,11 @@ def store_of(folder: Path, *planted: Planted) -> str:
     return str(folder)
 
 
+def whole_look(url: str) -> job_slos.JobSlos:
+    """Return what a look finds that may last as long as it takes."""
+    return job_slos.job_slos(url, seconds=float("inf"))
+
+
 def attained(found: job_slos.JobSlos, job: str) -> dict[str, float]:
     return {one.name: one.attained for one in found.by_job[job]}
 
@@ -71,7 +76,7 @@ def test_each_job_is_compared_with_the_targets_of_the_specs_by_its_own_samples(t
     ]
     url = store_of(tmp_path, *training("half", 0.5), *training("good", 0.99), *chat)
 
-    found = job_slos.job_slos(url)
+    found = whole_look(url)
 
     assert attained(found, "half") == {"training-goodput": pytest.approx(0.5, rel=1e-3)}
     assert attained(found, "good") == {"training-goodput": pytest.approx(0.99, rel=1e-3)}
@@ -84,14 +89,14 @@ def test_the_events_of_all_jobs_and_days_are_those_of_the_report_on_objectives(t
     url = store_of(tmp_path, *training("one", 0.5), *training("one", 0.9, begin=BEGIN + DAY, host="node-2"))
     of_all = report([objectives()["training-goodput"]], from_samples.of_store(url), BEGIN + DAY + 2 * HOUR)
 
-    found = job_slos.job_slos(url)
+    found = whole_look(url)
 
     assert attained(found, "one")["training-goodput"] == pytest.approx(of_all.objectives[0].budgets[0].attainment, rel=1e-9)
 
 
 def test_a_job_without_samples_is_not_measured_and_says_why(tmp_path: Path) -> None:
     store_of(tmp_path / "some", *training("one", 0.5))
-    none, some = job_slos.job_slos(str(tmp_path / "none")), job_slos.job_slos(str(tmp_path / "some"))
+    none, some = whole_look(str(tmp_path / "none")), whole_look(str(tmp_path / "some"))
 
     assert none.describe("laptop", BEGIN) == "not measured: the store has no samples of agents"
     assert some.describe("laptop", BEGIN) == "not measured: no events of it in the samples of agents"
@@ -114,12 +119,12 @@ def test_a_look_that_lasts_too_long_leaves_older_samples_to_the_next_look(
 
 def test_what_agents_add_to_a_day_is_counted_and_days_before_are_not_read_again(tmp_path: Path, opened: list[str]) -> None:
     url = store_of(tmp_path, *training("old", 0.5), *training("new", 0.9, begin=BEGIN + DAY))
-    job_slos.job_slos(url)
+    whole_look(url)
     write_store(Store(url), training("late", 0.9, begin=BEGIN + DAY + 2 * HOUR))
     st.cache_data.clear()
     opened.clear()
 
-    assert "late" in job_slos.job_slos(url).by_job
+    assert "late" in whole_look(url).by_job
     assert len({path for path in opened if "date=2023-11-15" in path}) == 1  # it may hold samples of the next day
 
 
@@ -127,4 +132,4 @@ def test_samples_of_more_hosts_than_are_read_are_not_measured(tmp_path: Path, mo
     monkeypatch.setattr(job_slos, "MOST_HOSTS", 1)
     url = store_of(tmp_path, *training("one", 0.5), *training("one", 0.5, host="node-2"))
 
-    assert job_slos.job_slos(url).describe("one", BEGIN).startswith("not measured: samples of 2 hosts, more than 1")
+    assert whole_look(url).describe("one", BEGIN).startswith("not measured: samples of 2 hosts, more than 1")
