@@ -6,8 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
+from tachoscope_core.native import native
 
 Rows = npt.NDArray[np.int64]
+MODULE = "tachoscope_analyzers.trace.events._nesting"
 
 
 def parents(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) -> Rows:
@@ -16,6 +18,15 @@ def parents(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) 
     Of two events with the same span the one that stands first in the file is the outer one. Where events overlap without one
     containing the other (clock disorder), the later one has no parent among those that end within it.
     """
+    found = np.empty(len(track), dtype=np.int64)
+    module = native(MODULE).module
+    if module is not None and module.parents(*map(np.ascontiguousarray, (track, start, end)), found):
+        return found
+    return parents_in_python(track, start, end)
+
+
+def parents_in_python(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) -> Rows:
+    """Return what `parents` does, without the native module."""
     begin, finish = _keys(track, start, end)
     order = _outer_first(begin, finish)
     track, begin, finish = track[order], begin[order], finish[order]

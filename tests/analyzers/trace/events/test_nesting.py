@@ -3,10 +3,12 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tachoscope_analyzers.trace.events.nesting import parents
+from tachoscope_analyzers.trace.events.nesting import MODULE, parents, parents_in_python
+from tachoscope_core.native import native
 
 Event = tuple[int, int, int]
 """Track, start, end."""
@@ -14,7 +16,10 @@ Event = tuple[int, int, int]
 
 def found(events: list[Event]) -> list[int]:
     columns = np.array(events, dtype=np.int64).reshape(-1, 3)
-    return parents(columns[:, 0].astype(np.int32), columns[:, 1], columns[:, 2]).tolist()
+    arguments = columns[:, 0].astype(np.int32), columns[:, 1], columns[:, 2]
+    answer = parents(*arguments).tolist()
+    assert answer == parents_in_python(*arguments).tolist()  # of which `parents` is the compiled form
+    return answer
 
 
 @st.composite
@@ -90,6 +95,19 @@ def test_a_parent_always_contains_its_child_on_the_same_track_even_in_disorder(e
         while row >= 0:
             row, steps = answer[row], steps + 1
             assert steps <= len(events)
+
+
+def test_many_calls_in_disorder_have_the_same_parents_with_and_without_the_native_module() -> None:
+    chance = np.random.default_rng(7)
+    start = np.sort(chance.integers(0, 5_000, 20_000)) + chance.integers(0, 300, 20_000)
+    track, end = chance.integers(0, 4, 20_000).astype(np.int32), start + chance.integers(0, 400, 20_000)
+    assert (parents(track, start, end) == parents_in_python(track, start, end)).all()
+
+
+@pytest.mark.skipif(native(MODULE).module is None, reason=native(MODULE).reason)
+def test_tracks_that_the_native_module_does_not_take_are_left_to_python() -> None:
+    assert found([(1 << 21, 0, 9), (1 << 21, 2, 3), (-1, 0, 9)]) == [-1, 0, -1]
+    assert not native(MODULE).module.parents(*(np.full(2, -1, dtype) for dtype in (np.int32, *[np.int64] * 3)))
 
 
 def test_of_two_equal_spans_the_first_is_the_outer_one() -> None:
