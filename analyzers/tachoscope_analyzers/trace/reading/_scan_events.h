@@ -74,6 +74,7 @@ typedef struct {
     const Category *categories;
     size_t category_count;
     Texts texts;
+    Keys fields, arguments;
     Table tables[TABLES];
     uint8_t *groups; /* by code of category, of this chunk */
     size_t groups_room;
@@ -199,15 +200,15 @@ static Place argument(Place p, Place end, const Known *known, Arguments *argumen
 }
 
 /* From the bracket of an event's arguments. */
-static Place arguments_of(Place p, Place end, Arguments *arguments) {
+static Place arguments_of(Scan *scan, Place p, Arguments *arguments) {
+    const Place end = scan->end;
     uint32_t seen = 0;
-    Span name;
     *arguments = no_arguments;
     if (*p != '{') return NULL;
     if (*(p = space(p + 1)) == '}') return p + 1;
-    for (;;) {
-        if ((p = key(p, end, &name)) == NULL) return NULL;
-        int number = name_number(&argument_names, name, end);
+    scan->arguments.latest = 0;
+    for (int number;;) {
+        if ((p = numbered_key(&scan->arguments, &argument_names, p, end, &number)) == NULL) return NULL;
         if (number < 0) {
             p = skipped(p, end, 0);
         } else {
@@ -401,16 +402,16 @@ static inline uint8_t phase_of(Span value) { return value.at && value.length == 
 /* From the first key of an event to the byte after its bracket. Arguments are read at once where the phase tells that they are
    wanted, and are only skipped where it comes later or is another. */
 static Place fields_of(Scan *scan, Place p, Span *values, Arguments *arguments, bool *are_read) {
-    for (Span name;; p = space(p + 1)) {
-        if ((p = key(p, scan->end, &name)) == NULL) return NULL;
-        int number = name_number(&field_names, name, scan->end);
+    scan->fields.latest = 0;
+    for (int number;; p = space(p + 1)) {
+        if ((p = numbered_key(&scan->fields, &field_names, p, scan->end, &number)) == NULL) return NULL;
         Span value = {.escaped = false};
         Place after;
         if (*p == '"') {
             after = string(p, scan->end, &value);
         } else if (number == ARGUMENTS && phase_of(values[PHASE]) == 'X') {
             *are_read = true;
-            after = arguments_of(p, scan->end, arguments);
+            after = arguments_of(scan, p, arguments);
         } else {
             after = skipped(p, scan->end, 0);
         }
@@ -428,7 +429,11 @@ static Place fields_of(Scan *scan, Place p, Span *values, Arguments *arguments, 
 /* From the bracket of an event; NULL where all of the chunk is left to Python. */
 static Place event(Scan *scan, Place start) {
     Span values[FIELDS];
-    for (int i = 0; i < FIELDS; i++) values[i] = (Span){0};
+    for (int i = 0; i < FIELDS; i++) {
+        values[i].at = NULL;
+        values[i].length = 0;
+        values[i].escaped = false;
+    }
     Arguments arguments;
     bool are_read = false;
     if (*start != '{') return NULL;
@@ -439,7 +444,7 @@ static Place event(Scan *scan, Place start) {
         case 'X':
             if (!values[ARGUMENTS].at) {
                 arguments = no_arguments;
-            } else if (!are_read && !arguments_of(values[ARGUMENTS].at, scan->end, &arguments)) {
+            } else if (!are_read && !arguments_of(scan, values[ARGUMENTS].at, &arguments)) {
                 return NULL;
             }
             return complete(scan, values, &arguments) ? p : NULL;

@@ -21,6 +21,7 @@ typedef struct {
     uint32_t count, room;
     uint32_t *slots; /* number of the text + 1, 0: free; twice as many as there is room */
     int32_t codes[16]; /* given so far, by column */
+    uint32_t latest[16]; /* number of the column's latest text + 1: the next one often is the same */
 } Texts;
 
 static inline uint64_t hashed(uint64_t hash, Place p, size_t length) {
@@ -35,8 +36,14 @@ static inline uint64_t hashed(uint64_t hash, Place p, size_t length) {
         hash = (hash ^ bytes) * factor;
         hash ^= hash >> 29;
     }
-    bytes = length;
-    if (length) memcpy(&bytes, p, length);
+    if (length >= 4) {
+        uint32_t two[2] = {0};
+        memcpy(&two[0], p, 4);
+        memcpy(&two[1], p + length - 4, 4);
+        bytes = (uint64_t)two[0] << 32 | two[1];
+    } else {
+        bytes = length ? (uint64_t)p[0] << 16 | (uint64_t)p[length / 2] << 8 | p[length - 1] : 0;
+    }
     hash = (hash ^ bytes ^ (uint64_t)length << 56) * factor;
     return hash ^ hash >> 32;
 }
@@ -77,12 +84,17 @@ static bool texts_grow(Texts *all) {
 /* The code of a piece of text in a column, NULL for one that is not plain enough. `*is_new` says whether it was given just now.
    Sets `*no_memory` where there is none. */
 static Text *text_of(Texts *all, uint8_t column, Span first, Span second, bool *is_new, bool *no_memory) {
+    *is_new = false;
+    if (all->latest[column]) {
+        Text *latest = &all->texts[all->latest[column] - 1];
+        if (is_same(latest->first, first) && is_same(latest->second, second)) return latest;
+    }
     uint64_t hash = hashed(hashed(column, first.at, first.length), second.at, second.length);
     uint32_t mask = all->room * 2 - 1, slot = (uint32_t)hash & mask;
-    *is_new = false;
     for (int probes = 0; all->slots[slot]; slot = (slot + 1) & mask) {
         Text *known = &all->texts[all->slots[slot] - 1];
         if (known->hash == hash && known->column == column && is_same(known->first, first) && is_same(known->second, second)) {
+            all->latest[column] = all->slots[slot];
             return known;
         }
         if (++probes > MOST_PROBES) return NULL;
@@ -97,7 +109,7 @@ static Text *text_of(Texts *all, uint8_t column, Span first, Span second, bool *
     }
     Text *text = &all->texts[all->count++];
     *text = (Text){.first = first, .second = second, .hash = hash, .code = all->codes[column]++, .column = column};
-    all->slots[slot] = all->count;
+    all->slots[slot] = all->latest[column] = all->count;
     *is_new = true;
     return text;
 }
