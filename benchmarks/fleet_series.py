@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks.remote_write import Floats
 
 from tachoscope_core.metrics import gpu as gpu_metrics
+from tachoscope_core.metrics import scheduler as scheduler_metrics
 from tachoscope_core.metrics import serving as serving_metrics
 from tachoscope_core.metrics import training as training_metrics
 from tachoscope_core.metrics import watch as watch_metrics
@@ -71,7 +72,12 @@ RARE = frozenset({"tachoscope_gpu_xid_errors_total", "tachoscope_gpu_xid_last_se
 ABSENT = frozenset({"tachoscope_gpu_health_reason_info", "tachoscope_collector_failing_seconds"})
 OF_RANK_0 = frozenset({"tachoscope_nccl_ras_up", "tachoscope_nccl_communicators", "tachoscope_nccl_missing_ranks"})
 """What only the node tells that has rank 0 of a job: it asks for all ranks."""
-OF_THE_WATCH = frozenset({"tachoscope_bottleneck_ratio", *(metric.name for metric in watch_metrics.WATCH_METRICS)})
+OF_THE_WATCH = frozenset(
+    {
+        *("tachoscope_bottleneck_ratio", "tachoscope_compute_share_ratio", "tachoscope_job_same_failure"),
+        *(metric.name for metric in (*watch_metrics.WATCH_METRICS, *scheduler_metrics.SCHEDULER_METRICS)),
+    }
+)
 """What one server tells, and not each node."""
 RATES: dict[tuple[str, str], float] = {
     ("tachoscope_job_time_seconds_total", "compute"): 8 * 0.96,
