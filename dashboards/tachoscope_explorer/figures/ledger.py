@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -16,26 +17,25 @@ Axis = Literal["time", "step"]
 Unit = Literal["share", "seconds"]
 
 
+_MOST_BARS = 50
+"""More bins are areas: the hover takes the nearest begin, so it is off by half a bin, which is then narrow."""
+_SEEN = 1e-3
+"""Part of the axis, about a pixel: a wider gap between bins is left empty."""
+
+
 def over_time(course: Timeline, axis: Axis, unit: Unit, *, window: tuple[float, float] | None = None) -> go.Figure:
-    """Return the states as stacked bars, as shares of the time or in seconds a step of one rank; a box can be drawn over them.
+    """Return the states stacked, as shares of the time or in seconds a step of one rank; a box can be drawn over them.
 
     Args:
         window: in Unix seconds; what is outside of it is shaded.
     """
     figure = go.Figure()
-    middles, widths = bin_positions(course, axis)
     whole = sum(course.states.values(), 0.0 * course.wall)
+    add = _areas if len(course.wall) > _MOST_BARS else _bars
     for state, seconds in course.states.items():
         value = 100 * seconds / whole if unit == "share" else seconds / (course.ranks * course.steps)
-        figure.add_bar(
-            x=middles,
-            y=value,
-            width=widths,
-            name=state,
-            marker={"color": color(state), "line": {"width": 0}},
-            unselected={"marker": {"opacity": 1}},
-            hovertemplate=f"{state}: %{{y:.3g}}{' %' if unit == 'share' else ' s a step'}<extra></extra>",
-        )
+        hover = f"{state}: %{{y:.3g}}{' %' if unit == 'share' else ' s a step'}<extra></extra>"
+        add(figure, course, axis, value, {"name": state, "hovertemplate": hover}, color(state))
     figure.update_layout(barmode="stack", bargap=0, hovermode="x unified", dragmode="select", selectdirection="h")
     figure.update_yaxes(title="% of the time" if unit == "share" else "seconds a step", fixedrange=True, rangemode="tozero")
     if unit == "share":
@@ -44,6 +44,24 @@ def over_time(course: Timeline, axis: Axis, unit: Unit, *, window: tuple[float, 
     if window is not None:
         _shade(figure, course, axis, window)
     return figure
+
+
+def _bars(figure: go.Figure, course: Timeline, axis: Axis, value: Matrix, names: Mapping[str, str], fill: str) -> None:
+    middles, widths = bin_positions(course, axis)
+    marker = {"color": fill, "line": {"width": 0}}
+    figure.add_bar(x=middles, y=value, width=widths, marker=marker, unselected={"marker": {"opacity": 1}}, **names)
+
+
+def _areas(figure: go.Figure, course: Timeline, axis: Axis, value: Matrix, names: Mapping[str, str], fill: str) -> None:
+    """Draw the bins of a state as one outline, which takes a browser a quarter of the time that as many bars take."""
+    by_step = axis == "step"
+    starts, ends = (course.first_step - 0.5, course.last_step + 0.5) if by_step else (course.start, course.end)
+    behind = np.flatnonzero(starts[1:] - ends[:-1] > (ends[-1] - starts[0]) * _SEEN) + 1
+    x = np.append(np.insert(starts, behind, ends[behind - 1]), ends[-1])
+    y = np.append(np.insert(value, behind, 0.0), value[-1])
+    line = {"shape": "hv", "width": 0}
+    places = x if by_step else x * 1e3  # milliseconds since 1970, which go to the browser as bytes
+    figure.add_scatter(x=places, y=y, mode="lines", line=line, stackgroup="states", fillcolor=fill, **names)
 
 
 def bin_positions(course: Timeline, axis: Axis) -> tuple[list[object], Matrix]:

@@ -47,9 +47,23 @@ def _grid(ranks: int, columns: int) -> RankGrid:
 def test_states_have_their_colours_and_seconds_a_step_sum_to_the_step(course: Timeline, report: Report) -> None:
     figure = ledger.over_time(course, "step", "seconds")
 
-    assert {trace.marker.color for trace in figure.data} <= set(STATE_COLORS.values())
-    columns = np.sum([trace.y for trace in figure.data], axis=0)
-    assert np.average(columns, weights=course.steps) == pytest.approx(report.step_seconds.mean, rel=0.01)
+    assert {trace.fillcolor for trace in figure.data} <= set(STATE_COLORS.values())
+    begins = np.sum([trace.y[:-1] for trace in figure.data], axis=0)  # the last point is the end of the last bin
+    assert np.average(begins, weights=course.steps) == pytest.approx(report.step_seconds.mean, rel=0.01)
+
+
+def test_bins_begin_and_end_where_their_bars_would_and_gaps_stay_empty(course: Timeline) -> None:
+    part = np.r_[0:60, 80:140]
+    gap = replace(
+        course, **{name: getattr(course, name)[part] for name in ("first_step", "last_step", "steps", "start", "end", "wall")}
+    )
+    gap = replace(gap, states={state: seconds[part] for state, seconds in course.states.items()})
+
+    trace = ledger.over_time(gap, "step", "share").data[0]
+
+    assert (trace.x[0], trace.x[-1]) == (gap.first_step[0] - 0.5, gap.last_step[-1] + 0.5)
+    assert (trace.x[60], trace.y[60]) == (gap.last_step[59] + 0.5, 0)
+    assert (np.diff(trace.x) > 0).all()
 
 
 @pytest.mark.parametrize("axis", ["time", "step"])
