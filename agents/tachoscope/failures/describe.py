@@ -9,7 +9,7 @@ from types import FrameType, TracebackType
 from typing import NamedTuple
 
 from tachoscope.failures.texts import MOST_TEXT, short, text_of
-from tachoscope.sampling.stacks import Chain, chain_of, innermost_line, is_users_file, short_name, user_line
+from tachoscope.sampling.stacks import Chain, chain_of, innermost_line, is_own_file, is_users_file, short_name, user_line
 
 _MOST_CAUSES = 8
 _MOST_NAME = 200
@@ -25,6 +25,9 @@ _LOADER_SIGNALS = "torch/utils/data/_utils/signal_handling.py"
 """Raises in the main thread that a loader worker was killed, wherever that thread is at the moment: that line says nothing."""
 _LAUNCHER = "/torch/distributed/elastic/"
 """Its `@record` writes a file of the error that it handles, and may fail at that: on a full disk, without file descriptors."""
+_WAITING_FILES = ("torch/distributed/", "torch/nn/parallel/distributed.py")
+_WAITING_FUNCTION = "_engine_run_backward"
+"""During which gradients are exchanged."""
 _TRACEBACK = "Traceback (most recent call last):"
 _LAST_LINE = re.compile(r"^(?P<type>[A-Za-z_][\w.]{0,200}): ?(?P<message>.*)$")
 
@@ -70,6 +73,14 @@ def describe(error: BaseException, *, runs_code: bool = True) -> Described:
 def place_of_frame(frame: FrameType | None) -> CodePlace:
     """Return the innermost line of the user's code on a stack; empty without one."""
     return _split(user_line(chain_of(frame)))
+
+
+def waits_for_ranks(frame: FrameType | None) -> bool:
+    """Return whether the innermost call on a stack is one of torch that waits for other ranks, wrapped by the probe or not."""
+    code = next((code for code, _ in chain_of(frame) if not is_own_file(code.co_filename)), None)
+    if code is None:
+        return False
+    return code.co_name == _WAITING_FUNCTION or any(part in code.co_filename for part in _WAITING_FILES)
 
 
 def places_in(text: str) -> list[tuple[str, int, str]]:

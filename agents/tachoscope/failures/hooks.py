@@ -119,7 +119,8 @@ class EndHooks:
                     self._free_descriptors()
                     from tachoscope.failures import own_report
 
-                    self._write(own_report.of_exit(status, sys._getframe(2), sys.exc_info()[1] or _uncaught()))
+                    end = own_report.of_exit(status, sys._getframe(2), sys.exc_info()[1] or _uncaught())
+                    self._write(end | own_report.of_main_thread())
                 self._forget_file()
         self._os_exit(status)
 

@@ -6,11 +6,13 @@ The record has a writer of its own, since the records of a rank begin with its t
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Literal
 
-from tachoscope.failures.describe import CodePlace, describe, place_of_frame
+from tachoscope.failures.describe import CodePlace, describe, place_of_frame, waits_for_ranks
 from tachoscope.failures.texts import short, short_lines, text_of
 from tachoscope.process import identity
 from tachoscope.spool.process_outbox import watched_process
@@ -42,6 +44,15 @@ def of_exit(code: Any, frame: FrameType | None, error: BaseException | None) -> 
     elif code is not None and not isinstance(code, int):
         fields["message"] = short(text_of(code))
     return fields | _placed(place)
+
+
+def of_main_thread() -> dict[str, Any]:
+    """Return the fields of `ProcessFailed` that say where the main thread is while another ends the process; it has none itself."""
+    if threading.current_thread() is threading.main_thread():
+        return {}
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    place = place_of_frame(frame)
+    return {"main_location": place.location, "main_function": place.function, "main_waits": waits_for_ranks(frame)}
 
 
 def of_thread_exit(code: Any, frame: FrameType | None) -> dict[str, Any]:

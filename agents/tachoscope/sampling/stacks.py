@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
+import tachoscope_core
+
 Chain = Sequence[tuple[CodeType, int]]
 """Code and line of each frame, the innermost first."""
 Places = Sequence[tuple[CodeType, int]]
@@ -19,8 +21,8 @@ MOST_FRAMES = 48
 MODEL_FILES = ("torch/nn/modules/module.py", "torch/_dynamo/eval_frame.py")
 """Files of torch through which every call of a model goes."""
 
-_OWN_FOLDERS = (os.path.dirname(os.path.dirname(__file__)),)
-"""Of the probe itself."""
+_OWN_FOLDERS = tuple(os.path.dirname(path) for path in (os.path.dirname(__file__), tachoscope_core.__file__))
+"""Of the probe itself, and of what it writes its records with."""
 _LIBRARIES = tuple(
     {
         sysconfig.get_path("stdlib"),
@@ -75,6 +77,11 @@ def user_line(chain: Chain) -> str:
         if is_users_file(code.co_filename):
             return f"{short_name(code.co_filename)}:{line} {code.co_name}"
     return ""
+
+
+def is_own_file(path: str) -> bool:
+    """Return whether a file of code is the probe's."""
+    return path.startswith(_OWN_FOLDERS)
 
 
 def is_users_file(path: str) -> bool:

@@ -23,11 +23,20 @@ thread. `left`: it ended in order. `terminated`: torchrun ended it."""
 _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|Cannot allocate memory|not enough memory")
 _NO_MEMORY_TYPES = frozenset({"OutOfMemoryError", "MemoryError"})
 _WORKER_KILLED = re.compile(r"DataLoader worker \(pid.{0,40}\) is killed by signal")
+_FROM_OUTSIDE = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+"""Signals that no fault of code raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankEnd:
-    """An end of a rank, or of a thread of it. `at`: seconds on the axis of a `Clock`; the rest as in `Failure`."""
+    """An end of a rank, or of a thread of it.
+
+    Attributes:
+        at: seconds on the axis of a `Clock`.
+        stood, stood_in: line and function where the main thread was when another thread, or a signal from outside, ended the
+            process; empty: not known, or `location` is it. waits: for other ranks, at that line.
+        by_thread: another thread than the main one ended the process. The rest as in `Failure`.
+    """
 
     rank: int
     at: float
@@ -38,6 +47,15 @@ class RankEnd:
     message: str = ""
     location: str = ""
     function: str = ""
+    stood: str = ""
+    stood_in: str = ""
+    by_thread: bool = False
+    waits: bool = False
+
+    @property
+    def line(self) -> tuple[str, str]:
+        """Line and function where the main thread was."""
+        return (self.stood, self.stood_in) if self.stood else (self.location, self.function)
 
     @property
     def template(self) -> tuple[str, str, str]:
@@ -139,18 +157,15 @@ class _Joining:
                 continue
             rank = max(row.exited_rank, 0)
             found.hosts.setdefault(rank, row.host)
-            place = {"location": row.location, "function": row.function}
             if row.terminated:
-                found.terminated[rank] = RankEnd(
-                    rank, self._at(row), "terminated", "killed", row.host, message=row.message, **place
-                )
+                end = RankEnd(rank, self._at(row), "terminated", "killed", row.host, message=row.message)
+                found.terminated[rank] = replace(end, location=row.location, function=row.function)
             elif row.exit_code == 0:
-                yield RankEnd(rank, self._at(row), "left", "exited", row.host, message="exit code 0", **place)
+                end = RankEnd(rank, self._at(row), "left", "exited", row.host, message="exit code 0")
+                yield replace(end, location=row.location, function=row.function)
             else:
                 found.terminated_at = min(self._at(row), self._at(row) if found.terminated_at is None else found.terminated_at)
-                message, killed = _of_exit_code(row.exit_code)
-                words = f"{message}: {row.message}" if row.message else message
-                yield RankEnd(rank, self._at(row), "primary", "killed" if killed else "exited", row.host, "", words, **place)
+                yield _of_exit(row, rank, self._at(row))
 
     def _as_watched(self, attempt: int, seen: set[int]) -> Iterator[RankEnd]:
         """Yield what only the launcher or the agent saw: where torchrun says how the ranks ended, that is the better word."""
@@ -173,7 +188,9 @@ def _own_end(row: records.ProcessFailed, rank: int, at: float) -> RankEnd:
         said = message or (row.said[-1] if row.said and code else "")
         message = f"exit code {code}" + (f": {said}" if said else "")
         nature: Nature = "primary" if code else "left"
-        return RankEnd(rank, at, nature, "exited", row.host, "", message, row.location, row.function)
+        end = RankEnd(rank, at, nature, "exited", row.host, "", message, row.location, row.function)
+        by_thread = bool(row.main_location or row.main_waits)
+        return replace(end, stood=row.main_location, stood_in=row.main_function, by_thread=by_thread, waits=row.main_waits)
     if row.how in {"thread", "handled"}:
         nature = "thread" if row.how == "thread" else "handled"
         return RankEnd(rank, at, nature, _cause(row), row.host, row.exception, message, row.location, row.function)
@@ -189,6 +206,16 @@ def _cause(row: records.ProcessFailed) -> Cause:
     if row.exception == SystemExit.__name__:
         return "exited"
     return "killed" if _WORKER_KILLED.search(row.message) else "exception"
+
+
+def _of_exit(row: records.ProcessExited, rank: int, at: float) -> RankEnd:
+    message, killed = _of_exit_code(row.exit_code)
+    end = RankEnd(rank, at, "primary", "killed" if killed else "exited", row.host)
+    if -row.exit_code in _FROM_OUTSIDE:  # the line at which it struck is no cause
+        words = f"{message}, at {row.location}" if row.location else message
+        return replace(end, message=words, stood=row.location, stood_in=row.function)
+    words = f"{message}: {row.message}" if row.message else message
+    return replace(end, message=words, location=row.location, function=row.function)
 
 
 def _of_exit_code(code: int) -> tuple[str, bool]:

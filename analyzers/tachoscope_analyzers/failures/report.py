@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from tachoscope_analyzers.attempts.endings import AttemptEnding, final_hang
-from tachoscope_analyzers.attempts.hangs import HangThreshold
+from tachoscope_analyzers.attempts.hangs import Hang, HangThreshold
 from tachoscope_analyzers.attempts.process_ends import ProcessEnds, process_ends
 from tachoscope_analyzers.attempts.processes import Clock
 from tachoscope_analyzers.attempts.step_numbering import Run
@@ -17,7 +17,7 @@ from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.failures.error_template import template_of
 from tachoscope_analyzers.failures.host_clocks import ahead_seconds
 from tachoscope_analyzers.failures.rank_ends import AttemptEnds, RankEnd, ends_of
-from tachoscope_analyzers.failures.root import Root, hang_end, root_of
+from tachoscope_analyzers.failures.root import Root, root_of
 from tachoscope_analyzers.records.load import JobRecords, from_store
 from tachoscope_core.records import records
 from tachoscope_core.report.failures import Failure, SaidAfter
@@ -100,11 +100,10 @@ class _Judged:
             return True
         return any(row.status == "failed" for row in said) and not any(map(_by_user, said))
 
-    def hang(self, attempt: int) -> RankEnd | None:
-        """Return the rank that hung until the end of an attempt; None: none, or it is not known which."""
+    def hang(self, attempt: int) -> Hang | None:
+        """Return the hang that an attempt ended in; None: it did not."""
         found = self._runs_of(attempt)
-        hang = final_hang(found[-1], self.job, self.clock, self.normal) if found and found[-1].processes else None
-        return hang_end(hang) if hang is not None else None
+        return final_hang(found[-1], self.job, self.clock, self.normal) if found and found[-1].processes else None
 
     def was_noticed(self, attempt: int, root: Root) -> bool:
         """Return whether the job had a notice of preemption since it was launched: then its end is not a failure."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tachoscope_analyzers.attempts.hangs import Hang
 from tachoscope_analyzers.failures.rank_ends import AttemptEnds, RankEnd
-from tachoscope_analyzers.failures.secondary_errors import awaited_ranks
+from tachoscope_analyzers.failures.secondary_errors import awaited_ranks, is_timeout
 
 _TOGETHER_SECONDS = 5.0
 """Ranks that fail with the same error within this time fail by themselves: each does the same as the others."""
@@ -22,7 +22,7 @@ class Root:
     cascade: list[RankEnd]
 
 
-def root_of(found: AttemptEnds, *, known_templates: Set[tuple[str, str, str]], hang: RankEnd | None) -> Root | None:
+def root_of(found: AttemptEnds, *, known_templates: Set[tuple[str, str, str]], hang: Hang | None) -> Root | None:
     """Return the root of an attempt that failed; None: nothing is known of any end.
 
     A rank's own failure comes before those that say that another rank is the cause, whatever their times: these are noticed at
@@ -31,8 +31,9 @@ def root_of(found: AttemptEnds, *, known_templates: Set[tuple[str, str, str]], h
 
     Args:
         known_templates: of exceptions of threads that attempts before had, which did not fail of them.
-        hang: the rank that watchers saw hang, and since when; None: none.
+        hang: that the attempt ended in; None: none.
     """
+    hung = hang_end(hang) if hang is not None else None
     before_teardown = [
         end
         for end in found.ends
@@ -42,10 +43,10 @@ def root_of(found: AttemptEnds, *, known_templates: Set[tuple[str, str, str]], h
     threads = [end for end in before_teardown if end.nature == "thread" and end.template not in known_templates]
     secondary = [end for end in found.ends if end.nature == "secondary"]
     root = (
-        _first_primary(primary, hang)
+        _first_primary(found, primary, hang)
         or next(iter(threads), None)
         or _left_early(found, secondary)
-        or _awaited(found, secondary, hang)
+        or _awaited(found, secondary, hung)
         or next(iter(secondary), None)
     )
     if root is None:
@@ -53,12 +54,47 @@ def root_of(found: AttemptEnds, *, known_templates: Set[tuple[str, str, str]], h
     return Root(root, *_others(root, found))
 
 
-def _first_primary(primary: Sequence[RankEnd], hang: RankEnd | None) -> RankEnd | None:
-    """Return the earliest own failure, unless the job had hung before and was then killed."""
+def _first_primary(found: AttemptEnds, primary: Sequence[RankEnd], hang: Hang | None) -> RankEnd | None:
+    """Return the earliest own failure; of a job that had hung before and was then ended by a signal or a watchdog, the hang."""
     first = next(iter(primary), None)
-    if first is not None and hang is not None and first.cause == "killed" and hang.at < first.at:
-        return hang
-    return first
+    if first is None or not (first.cause == "killed" or first.by_thread):
+        return first
+    before = hang if hang is not None and hang.since < first.at else None
+    named = hang_end(before) if before is not None else None
+    if named is not None:
+        return _where_it_stood(found, named)
+    alike = [
+        end for end in primary if (end.cause, end.by_thread, end.template[:2]) == (first.cause, first.by_thread, first.template[:2])
+    ]
+    if before is None and not (first.by_thread and len(alike) > 1):  # one thread alone may have ended it for a reason of its own
+        return first
+    apart = _apart(found, alike, "the other ranks waited for it")
+    is_own_fault = apart is not None and apart.rank == first.rank and bool(first.location) and not first.by_thread
+    return first if apart is None or is_own_fault else apart
+
+
+def _apart(found: AttemptEnds, ends: Sequence[RankEnd], words: str) -> RankEnd | None:
+    """Return the only rank that stood where no other did when all were ended or gave up, as a hang; None: it is not clear which.
+
+    Of two ranks at different lines, the one that did not wait for the other.
+    """
+    at = {end.rank: end for end in (*found.terminated.values(), *ends) if end.line[0]}
+    waiting = {end.line for end in at.values() if end.waits or end.nature == "secondary"}
+    lines = [end.line for end in at.values()]
+    order = sorted((end.waits or end.line in waiting, lines.count(end.line), end.rank) for end in at.values())
+    if len(order) < 2 or order[0][:2] == order[1][:2]:
+        return None
+    end = at[order[0][2]]
+    location, function = end.line
+    since = min(one.at for one in ends)
+    return RankEnd(end.rank, since, "primary", "hang", end.host, message=words, location=location, function=function)
+
+
+def _where_it_stood(found: AttemptEnds, hang: RankEnd) -> RankEnd:
+    """Return a hang with the line at which its rank was when it was ended, or gave up, where that is known."""
+    own = [*filter(None, [found.terminated.get(hang.rank)]), *(end for end in found.ends if end.rank == hang.rank)]
+    location, function = next((end.line for end in own if end.line[0]), (hang.location, hang.function))
+    return replace(hang, location=location, function=function)
 
 
 def _left_early(found: AttemptEnds, secondary: Sequence[RankEnd]) -> RankEnd | None:
@@ -77,15 +113,10 @@ def _awaited(found: AttemptEnds, secondary: Sequence[RankEnd], hang: RankEnd | N
     if secondary and silent and (hang is None or hang.rank not in silent):
         return _standing_still(found, min(silent, key=lambda rank: _waits_too(found, rank, secondary)), secondary[0].at)
     if hang is None:
-        return None
-    handled, terminated = found.handled.get(hang.rank), found.terminated.get(hang.rank)
-    if handled is not None:
-        return replace(handled, nature="primary")
-    return (
-        replace(hang, location=terminated.location, function=terminated.function)
-        if terminated is not None and terminated.location
-        else hang
-    )
+        gave_up = any(is_timeout(end.message) for end in secondary)
+        return _apart(found, secondary, "it waited at another line than the other ranks") if gave_up else None
+    handled = found.handled.get(hang.rank)
+    return replace(handled, nature="primary") if handled is not None else _where_it_stood(found, hang)
 
 
 def _waits_too(found: AttemptEnds, rank: int, secondary: Sequence[RankEnd]) -> tuple[bool, bool, int]:

@@ -38,6 +38,7 @@ _PEER = re.compile(
     r"|monitoredBarrier|[Rr]endezvous.{0,60}(?:closed|timed? ?out)"
     r"|Detected mismatch between collectives"
 )
+_TIMEOUT = re.compile(r"[Tt]imed? ?out|TIMEOUT")
 _LISTENS = re.compile(r"EADDRINUSE|failed to listen|address already in use")
 """These say of the process itself what is wrong, though they are errors of the network."""
 _AWAITED = re.compile(r"Ranks? (?P<ranks>\d+(?:, ?\d+)*) failed to pass monitoredBarrier")
@@ -49,6 +50,11 @@ def is_secondary(exception: str, message: str) -> bool:
     if exception in _GONE:
         return True
     return exception in _TYPES and _PEER.search(message) is not None and _LISTENS.search(message) is None
+
+
+def is_timeout(message: str) -> bool:
+    """Return whether an error says that another rank did not come for long, rather than that it is gone."""
+    return _TIMEOUT.search(message) is not None
 
 
 def awaited_ranks(message: str) -> list[int]:

@@ -23,6 +23,8 @@ class ProcessFailed(Record, frozen=True, kw_only=True, tag="ProcessFailed"):
         message: of that exception, or that was given to `sys.exit`.
         location: `file:line` of the innermost frame of the user's code, of a loader worker's error within the worker; empty: none.
         function: the name of its function.
+        main_location, main_function: of an exit that another thread called, as a watchdog does: where the main thread was.
+        main_waits: there it was in a call of torch that waits for other ranks.
         said: the last lines that the process wrote to `sys.stderr` before, the newest last.
     """
 
@@ -34,6 +36,9 @@ class ProcessFailed(Record, frozen=True, kw_only=True, tag="ProcessFailed"):
     message: Text = ""
     location: Text = ""
     function: Name = ""
+    main_location: Text = ""
+    main_function: Name = ""
+    main_waits: bool = False
     said: list[Text] = []
 
 

@@ -293,6 +293,56 @@ def test_of_ranks_that_said_nothing_the_one_that_was_not_where_the_others_gave_u
     assert (job.ended(13.0).root().rank, job.root().location) == (2, "train.py:77")
 
 
+@pytest.mark.parametrize("waits", [True, False], ids=["seen to wait", "not known"])
+def test_where_a_watchdog_ends_all_ranks_the_one_that_stood_elsewhere_hangs_whichever_ended_first(waits: bool) -> None:
+    job = Job(3).attempt()
+    for rank, at in ((0, 6.0), (1, 6.1), (2, 6.2)):
+        stood = {"main_location": "train.py:77"} if rank == 1 else {"main_location": "train.py:60", "main_waits": waits}
+        job.raised(rank, at, "", how="exit", exit_code=70, location="watchdog.py:5", **stood).exited(rank, at + 0.1, 70)
+
+    root = job.ended(7.0).root()
+
+    assert (root.rank, root.cause, root.location, root.cascade) == (1, "hang", "train.py:77", [0, 2])
+
+
+def test_a_thread_that_ends_its_own_rank_only_is_the_root_though_the_others_wait_at_other_lines() -> None:
+    job = (
+        Job(3)
+        .attempt()
+        .raised(0, 5.0, "", how="exit", exit_code=3, location="metrics.py:5", main_location="train.py:60", main_waits=True)
+    )
+    job.exited(0, 5.1, 3).exited(1, 5.3, -15, terminated=True, location="train.py:60")
+    root = job.exited(2, 5.3, -15, terminated=True, location="train.py:77").ended(6.0).root()
+
+    assert (root.rank, root.cause, root.location) == (0, "exited", "metrics.py:5")
+
+
+def test_where_a_hang_ends_in_an_abort_of_who_waited_the_rank_that_stood_elsewhere_is_the_root() -> None:
+    job = Job(3).attempt(steps=8).exited(0, 60.0, -6, location="train.py:60")
+    for rank, line in ((1, 60), (2, 77)):
+        job.exited(rank, 60.2, -15, terminated=True, location=f"train.py:{line}")
+    for rank in range(3):
+        seen = {"gone_time": BEGAN + 60.0, "seen_time": BEGAN + 60.0, "reason": "killed"}
+        job.add("failures", records.WorkerFailed, 60.3, failed_rank=rank, failed_writer=f"r0-{rank}", **seen)
+
+    assert (job.ended(61.0).root().rank, job.root().cause, job.root().location) == (2, "hang", "train.py:77")
+
+
+def test_of_ranks_that_all_gave_up_the_one_that_waited_elsewhere_hangs_unless_two_did() -> None:
+    for lines, truth in (((60, 60, 71), (2, "hang")), ((60, 65, 71), (0, "exception"))):
+        job = Job(3).attempt()
+        for rank, line in enumerate(lines):
+            job.raised(rank, 10.0 + rank, "RuntimeError", GAVE_UP, location=f"train.py:{line}").exited(rank, 14.0, 1)
+
+        assert (job.ended(15.0).root().rank, job.root().cause) == truth
+
+
+def test_the_line_at_which_a_signal_from_outside_struck_is_no_cause() -> None:
+    root = Job(2).attempt().exited(1, 5.0, -15, location="train.py:12").raised(0, 5.1, "RuntimeError", PEER_GONE).ended(6.0).root()
+
+    assert (root.rank, root.cause, root.location, root.message) == (1, "killed", "", "killed by SIGTERM, at train.py:12")
+
+
 def test_the_end_of_a_rank_that_left_may_be_seen_after_the_others_lost_it() -> None:
     root = Job(2).attempt().raised(0, 4.3, "RuntimeError", PEER_GONE).exited(1, 4.4, 0).exited(0, 4.6, 1).ended(5.0).root()
 

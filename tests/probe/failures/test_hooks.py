@@ -205,6 +205,29 @@ def test_os_exit_says_from_where(tmp_path: Path) -> None:
     assert (ended.code, ended.failure.exit_code, ended.failure.location, ended.left) == (7, 7, "script.py:3", [])
 
 
+def test_an_exit_of_a_watchdogs_thread_says_where_the_main_thread_was_and_whether_it_waits_for_ranks(tmp_path: Path) -> None:
+    folder = tmp_path / "torch" / "distributed"
+    folder.mkdir(parents=True)
+    (folder / "waiting.py").write_text("def wait(lock):\n    lock.acquire()\n")
+    script = f"""
+import os, sys, threading, time
+sys.path.append({str(folder)!r})
+import waiting
+def watch():
+    main = threading.main_thread().ident
+    while sys._current_frames()[main].f_lineno != 2:
+        time.sleep(0.01)
+    os._exit(7)
+lock = threading.Lock()
+lock.acquire()
+threading.Thread(target=watch).start()
+waiting.wait(lock)
+"""
+    failure = run(tmp_path, script).failure
+
+    assert (failure.location, failure.main_location, failure.main_waits) == ("script.py:9", "waiting.py:2", True)
+
+
 def test_a_hook_of_the_job_that_calls_no_other_does_not_keep_the_error_away(tmp_path: Path) -> None:
     ended = run(tmp_path, "import sys\nsys.excepthook = lambda *_: print('mine')\nraise ValueError('x')\n")
 
