@@ -8,6 +8,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).with_name("rank.py")
 HELD_OUT_SCRIPT = Path(__file__).with_name("held_out.py")
 HELD_OUT_2_SCRIPT = Path(__file__).with_name("held_out_2.py")
+HELD_OUT_3_SCRIPT = Path(__file__).with_name("held_out_3.py")
 _MARK = "# fault: "
 
 
@@ -98,8 +99,30 @@ HELD_OUT_2 = tuple(
     )
 )
 """Another twelve, planted after what the first set had shown was fixed."""
+HELD_OUT_3 = tuple(
+    Case(fault, ranks, cause, faulty, HELD_OUT_3_SCRIPT)
+    for fault, ranks, cause, faulty in (
+        ("one_barrier_more", 3, "hang", ()),
+        ("no_rendezvous", 3, "hang", ()),
+        ("traceback_later_exits", 3, "hang", ()),
+        ("cpu_limit", 2, "killed", ()),
+        ("stopped_by_signal", 3, "hang", ()),
+        ("pool_process_raises", 2, "exception", ()),
+        ("async_task_raises", 2, "exception", ()),
+        ("worker_exits", 2, "exited", ()),
+    )
+)
+"""Eight, planted after what the second set had shown was fixed."""
 WITHOUT_LINE = frozenset(
-    {"killed_from_outside", "too_few_batches", "loader_worker_killed", "terminated_from_outside", "bus_error_in_worker"}
+    {
+        "killed_from_outside",
+        "too_few_batches",
+        "loader_worker_killed",
+        "terminated_from_outside",
+        "bus_error_in_worker",
+        "cpu_limit",
+        "stopped_by_signal",
+    }
 )
 """Nothing of the rank's own code is at fault: no line may be named."""
 

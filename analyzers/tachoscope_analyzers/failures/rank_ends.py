@@ -11,7 +11,7 @@ from typing import Literal
 
 from tachoscope_analyzers.attempts.processes import Clock
 from tachoscope_analyzers.failures.error_template import template_of
-from tachoscope_analyzers.failures.secondary_errors import is_secondary
+from tachoscope_analyzers.failures.secondary_errors import is_secondary, may_be_secondary
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.records import records
 from tachoscope_core.report.failures import Cause
@@ -22,9 +22,11 @@ thread. `left`: it ended in order. `terminated`: torchrun ended it."""
 
 _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|Cannot allocate memory|not enough memory")
 _NO_MEMORY_TYPES = frozenset({"OutOfMemoryError", "MemoryError"})
-_WORKER_KILLED = re.compile(r"DataLoader worker \(pid.{0,40}\) is killed by signal")
+_WORKER_KILLED = re.compile(r"DataLoader worker \(pid.{0,40}\) (?:is killed by signal|exited unexpectedly with exit code -\d)")
+_WORKER_EXITED = re.compile(r"DataLoader worker \(pid.{0,40}\) exited unexpectedly with exit code \d")
 _FROM_OUTSIDE = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """Signals that no fault of code raises."""
+_TOLD_TO_GO = {-signal.SIGTERM, 128 + signal.SIGTERM}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,9 @@ class RankEnd:
         at: seconds on the axis of a `Clock`.
         stood, stood_in: line and function where the main thread was when another thread, or a signal from outside, ended the
             process; empty: not known, or `location` is it. waits: for other ranks, at that line.
-        by_thread: another thread than the main one ended the process. The rest as in `Failure`.
+        by_thread: another thread than the main one ended the process.
+        unclear: only the type of its error is known, one that a rank raises that lost another, among others.
+        since: when a watcher last saw it alive, of one that was found gone at `at`; None: not known. The rest as in `Failure`.
     """
 
     rank: int
@@ -51,6 +55,8 @@ class RankEnd:
     stood_in: str = ""
     by_thread: bool = False
     waits: bool = False
+    unclear: bool = False
+    since: float | None = None
 
     @property
     def line(self) -> tuple[str, str]:
@@ -138,7 +144,8 @@ class _Joining:
                 continue
             if start is not None and (start.host, start.pid) not in reported:  # containers have the same process ids
                 nature: Nature = "secondary" if is_secondary(ended.reason, "") else "primary"
-                yield RankEnd(ended.rank, self._at(ended), nature, "exception", ended.host, ended.reason)
+                end = RankEnd(ended.rank, self._at(ended), nature, "exception", ended.host, ended.reason)
+                yield replace(end, unclear=may_be_secondary(ended.reason))
 
     def _rank_of(self, row: records.ProcessFailed, attempt: int) -> int | None:
         """Return whose end it was; None: of a process that is no rank, such as torchrun itself."""
@@ -175,7 +182,8 @@ class _Joining:
             start = next((one for one in self._starts if one.writer == row.failed_writer), None)
             host, at = start.host if start is not None else row.host, self._at(row, row.gone_time or row.time)
             if row.reason == "killed":
-                yield RankEnd(row.failed_rank, at, "primary", "killed", host, "", "killed")
+                last_seen = self._at(row, row.seen_time) if row.seen_time and row.exit_code not in _TOLD_TO_GO else None
+                yield RankEnd(row.failed_rank, at, "primary", "killed", host, "", "killed", since=last_seen)
             else:
                 nature: Nature = "secondary" if is_secondary(row.reason, "") else "primary"
                 yield RankEnd(row.failed_rank, at, nature, "exception", host, row.reason)
@@ -203,7 +211,7 @@ def _own_end(row: records.ProcessFailed, rank: int, at: float) -> RankEnd:
 def _cause(row: records.ProcessFailed) -> Cause:
     if row.exception in _NO_MEMORY_TYPES or (row.exception == "RuntimeError" and _NO_MEMORY.search(row.message)):
         return "out_of_memory"
-    if row.exception == SystemExit.__name__:
+    if row.exception == SystemExit.__name__ or _WORKER_EXITED.search(row.message):
         return "exited"
     return "killed" if _WORKER_KILLED.search(row.message) else "exception"
 

@@ -57,6 +57,9 @@ def root_of(found: AttemptEnds, *, known_templates: Set[tuple[str, str, str]], h
 def _first_primary(found: AttemptEnds, primary: Sequence[RankEnd], hang: Hang | None) -> RankEnd | None:
     """Return the earliest own failure; of a job that had hung before and was then ended by a signal or a watchdog, the hang."""
     first = next(iter(primary), None)
+    if first is not None and first.unclear:
+        gone_before = (end for end in primary if end.since is not None and end.since <= first.at)
+        first = next(gone_before, first)  # it may have said that it lost this one, which was found gone a moment later
     if first is None or not (first.cause == "killed" or first.by_thread):
         return first
     before = hang if hang is not None and hang.since < first.at else None

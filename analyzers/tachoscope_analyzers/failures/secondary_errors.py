@@ -52,6 +52,11 @@ def is_secondary(exception: str, message: str) -> bool:
     return exception in _TYPES and _PEER.search(message) is not None and _LISTENS.search(message) is None
 
 
+def may_be_secondary(exception: str) -> bool:
+    """Return whether errors of a type may say that another rank is the cause, by their message."""
+    return exception in _TYPES
+
+
 def is_timeout(message: str) -> bool:
     """Return whether an error says that another rank did not come for long, rather than that it is gone."""
     return _TIMEOUT.search(message) is not None

@@ -56,10 +56,14 @@ def default_url() -> str:
 
 
 def _options(url: str) -> dict[str, Any]:
-    """Return what an object store is asked for beyond the defaults: to say within seconds that it cannot be reached."""
+    """Return what an object store is asked for beyond the defaults.
+
+    It is to say within seconds that it cannot be reached. botocore assembles a user agent twice a request, unless it is given one.
+    """
     if not url.startswith("s3://"):
         return {}
-    return {"config_kwargs": {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}}
+    waits = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}
+    return {"config_kwargs": waits | {"user_agent": "tachoscope"}}
 
 
 def absolute_url(url: str) -> str:

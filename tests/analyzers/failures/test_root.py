@@ -343,6 +343,20 @@ def test_the_line_at_which_a_signal_from_outside_struck_is_no_cause() -> None:
     assert (root.rank, root.cause, root.location, root.message) == (1, "killed", "", "killed by SIGTERM, at train.py:12")
 
 
+@pytest.mark.parametrize(("seen_at", "truth"), [(9.8, 1), (10.2, 0)], ids=["may be gone before", "ended after"])
+def test_a_rank_of_which_only_the_type_of_error_is_known_may_have_lost_one_that_was_found_gone_later(
+    seen_at: float, truth: int
+) -> None:
+    job = Job(2).attempt(steps=8)
+    job._lists["ends"].append(
+        records.JobEnded(**job._envelope(10.0, 0, rank=0, writer="r0-0"), status="failed", reason="RuntimeError")
+    )
+    gone = {"gone_time": BEGAN + 10.4, "seen_time": BEGAN + seen_at, "reason": "killed"}
+    job.add("failures", records.WorkerFailed, 10.4, failed_rank=1, failed_writer="r0-1", **gone)
+
+    assert job.ended(11.0).root().rank == truth
+
+
 def test_the_end_of_a_rank_that_left_may_be_seen_after_the_others_lost_it() -> None:
     root = Job(2).attempt().raised(0, 4.3, "RuntimeError", PEER_GONE).exited(1, 4.4, 0).exited(0, 4.6, 1).ended(5.0).root()
 
