@@ -11,7 +11,7 @@ from typing import Literal
 
 from tachoscope_analyzers.attempts.processes import Clock
 from tachoscope_analyzers.failures.error_template import template_of
-from tachoscope_analyzers.failures.secondary_errors import is_secondary, may_be_secondary
+from tachoscope_analyzers.failures.secondary_errors import is_secondary, may_be_secondary, says_secondary
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_core.records import records
 from tachoscope_core.report.failures import Cause
@@ -195,7 +195,7 @@ def _own_end(row: records.ProcessFailed, rank: int, at: float) -> RankEnd:
         code = row.exit_code or 0
         said = message or (row.said[-1] if row.said and code else "")
         message = f"exit code {code}" + (f": {said}" if said else "")
-        nature: Nature = "primary" if code else "left"
+        nature: Nature = "left" if not code else "secondary" if says_secondary(said) else "primary"
         end = RankEnd(rank, at, nature, "exited", row.host, "", message, row.location, row.function)
         by_thread = bool(row.main_location or row.main_waits)
         return replace(end, stood=row.main_location, stood_in=row.main_function, by_thread=by_thread, waits=row.main_waits)

@@ -52,6 +52,12 @@ def is_secondary(exception: str, message: str) -> bool:
     return exception in _TYPES and _PEER.search(message) is not None and _LISTENS.search(message) is None
 
 
+def says_secondary(line: str) -> bool:
+    """Return whether the last line before an exit is of such an error: `multiprocessing` prints it and then calls `os._exit`."""
+    exception, _, message = line.partition(": ")
+    return is_secondary(exception.rpartition(".")[2], message)
+
+
 def may_be_secondary(exception: str) -> bool:
     """Return whether errors of a type may say that another rank is the cause, by their message."""
     return exception in _TYPES

@@ -343,6 +343,13 @@ def test_the_line_at_which_a_signal_from_outside_struck_is_no_cause() -> None:
     assert (root.rank, root.cause, root.location, root.message) == (1, "killed", "", "killed by SIGTERM, at train.py:12")
 
 
+def test_an_exit_after_a_printed_error_about_another_rank_is_no_failure_of_its_own() -> None:
+    for said, truth in ((f"RuntimeError: {PEER_GONE}", 1), ("ValueError: sample 17 has no label", 0)):
+        job = Job(2).attempt().raised(0, 5.0, "", how="exit", exit_code=1, said=["Traceback:", said])
+
+        assert job.exited(0, 5.2, 1).exited(1, 5.3, -9).ended(6.0).root().rank == truth
+
+
 @pytest.mark.parametrize(("seen_at", "truth"), [(9.8, 1), (10.2, 0)], ids=["may be gone before", "ended after"])
 def test_a_rank_of_which_only_the_type_of_error_is_known_may_have_lost_one_that_was_found_gone_later(
     seen_at: float, truth: int
