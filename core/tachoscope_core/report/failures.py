@@ -59,6 +59,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 _OF_HOST = frozenset({"hang", "killed", "host_lost"})
 """Causes behind which a host may stand, as none of the job's code is known to."""
+_TOLD_TO_GO = tuple(f"killed by {name}" for name in ("SIGTERM", "SIGINT", "SIGHUP"))
+"""Somebody decided on these; a host that fails sends none."""
 
 
 def suspect_host(failure: Failure | None, *, by_engine: bool, names: Mapping[str, str] | None = None) -> str:
@@ -66,6 +68,6 @@ def suspect_host(failure: Failure | None, *, by_engine: bool, names: Mapping[str
 
     names: the engine's names of the job's hosts, where these differ from their own.
     """
-    if failure is None or by_engine or failure.location or failure.cause not in _OF_HOST:
+    if failure is None or by_engine or failure.location or failure.cause not in _OF_HOST or failure.message.startswith(_TOLD_TO_GO):
         return ""
     return (names or {}).get(failure.host, failure.host)
