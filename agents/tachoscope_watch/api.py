@@ -142,14 +142,17 @@ def _training_jobs(line: dict[str, Any], detail: dict[str, Any]) -> dict[str, An
     cancelled = {"202": _json("Its supervisor ends it", line), "403": _NOT_ACCEPTED} | conflict | unknown
     return {
         PATH: {
-            "get": {"summary": "All training jobs that were submitted", "responses": {"200": _json("The jobs", listed)} | store},
+            "get": {
+                "summary": "All training jobs that were submitted and the client may see",
+                "responses": {"200": _json("The jobs", listed)} | store,
+            },
             "post": submitted,
         },
         f"{PATH}/{{name}}": {
             "get": {
                 "summary": "One training job: state, attempts, workers, checkpoints, findings and lineage",
                 "parameters": [name],
-                "responses": {"200": _json("The job", detail)} | unknown,
+                "responses": {"200": _json("The job", detail), "403": _json("The client lacks the role reader", _ERROR)} | unknown,
             }
         },
         f"{PATH}/{{name}}/cancel": {
@@ -180,7 +183,7 @@ _REFUSED: dict[str, Any] = {
 
 
 _NOT_ACCEPTED: dict[str, Any] = {
-    "description": "The watch does not accept training jobs (--accept-jobs); or, as plain text, a page in a browser asks",
+    "description": "The client lacks a role, which is named, or there is no --accept-jobs; or, as plain text, a page in a browser asks",
     "content": {"application/json": {"schema": _ERROR}} | _TEXT,
 }
 _KEY = {

@@ -31,6 +31,7 @@ from tachoscope_watch.compaction import Compaction
 from tachoscope_watch.cycle import JUDGE_SECONDS, Failed, JobLooks, executor
 from tachoscope_watch.families import families
 from tachoscope_watch.hang import hang_of
+from tachoscope_watch.job_roles import JobRoles, read_roles
 from tachoscope_watch.judge_job import LEAST_SECONDS, is_running, unjudged, with_nodes
 from tachoscope_watch.leases import Leases, ShareMemory
 from tachoscope_watch.live_jobs import LiveJob, NodeReader
@@ -62,7 +63,8 @@ class Settings:
         node_rules: of the nodes' life cycle; None: there is none.
         lease_seconds: the jobs are shared with all watches that keep such a lease in the store; 0.0: all are this watch's.
         over_seconds: of a job that are judged, where enough steps fit into them. compact_seconds: from one compaction of the store
-            to the next; 0: it is not compacted. accepts_jobs: training jobs are submitted and cancelled over the API.
+            to the next; 0: it is not compacted. job_roles: file of who may submit, see and cancel training jobs over
+            the API; None: nobody may submit or cancel.
     """
 
     store: str
@@ -75,7 +77,7 @@ class Settings:
     compact_seconds: float = 3600.0
     lease_seconds: float = 0.0
     scheduler: str = ""
-    accepts_jobs: bool = False
+    job_roles: Path | None = None
     node_rules: Rules | None = None
 
 
@@ -109,11 +111,7 @@ class Watch:
         self._last_good = time.monotonic()
         self.round = CycleResult()
         config = web_config.load(settings.web_config) if settings.web_config is not None else None
-        if settings.accepts_jobs and (config is None or not config.knows_clients):
-            raise TachoscopeError(
-                "anyone who can reach the address could run commands: training jobs are accepted only from known clients",
-                fix="require a password, a token or a client certificate with --web-config",
-            )
+        self._job_roles = self._read_roles(config)
         store = Store(settings.store)
         self._leases = None
         if settings.lease_seconds:
@@ -123,7 +121,7 @@ class Watch:
         self._scheduler = SchedulerCollector(SCHEDULERS[settings.scheduler](), log) if settings.scheduler else None
         self._lifecycle = self._node_lifecycle(store)
         self._exposition = Exposition(self._families, self._page_key)
-        self._training_jobs = TrainingJobPages(store, self._view, self._closed)
+        self._training_jobs = TrainingJobPages(store, self._view, lambda: self._job_roles)
         routes: dict[str, AnyHandler] = {
             "/": lambda _: Response(200, "text/html; charset=utf-8", _PAGE),
             "/metrics": lambda _: Response(200, CONTENT_TYPE_LATEST, self._exposition.page()),
@@ -342,11 +340,12 @@ class Watch:
             return
         try:
             config = web_config.load(self._settings.web_config)
+            roles = self._read_roles(config)
             self.web.reload(config)
         except TachoscopeError as error:
             self._log.warning("web config", f"web configuration not reloaded, the previous one stays in effect: {error}")
             return
-        self._known_clients = config.knows_clients
+        self._known_clients, self._job_roles = config.knows_clients, roles
         self._log.info("web configuration reloaded")
 
     def stop(self) -> None:
@@ -364,11 +363,15 @@ class Watch:
             return Response(503, "text/plain; charset=utf-8", f"no cycle ended for {late:.0f} s\n".encode())
         return Response(200, "text/plain; charset=utf-8", b"ok\n")
 
-    def _closed(self) -> str:
-        """Return why no training job may be submitted or cancelled; empty: it may."""
-        if not self._settings.accepts_jobs:
-            return "this watch does not accept training jobs: start it with --accept-jobs"
-        return "" if self._known_clients else "training jobs are accepted only from known clients: see --web-config"
+    def _read_roles(self, config: web_config.WebConfig | None) -> JobRoles | None:
+        if self._settings.job_roles is None:
+            return None
+        if config is None or not config.knows_clients:
+            raise TachoscopeError(
+                "anyone who can reach the address could run commands: training jobs are accepted only from known clients",
+                fix="require a password, a token or a client certificate with --web-config",
+            )
+        return read_roles(self._settings.job_roles, config)
 
     def _job(self, request: Request) -> Response:
         name = unquote(request.path.rpartition("/")[2])

@@ -21,11 +21,11 @@ from tachoscope_core.records.base import is_job_name
 from tachoscope_core.report.report import Finding, Report, parse
 from tachoscope_core.storage.store import Store, written_time
 from tachoscope_service.http.server import Request, Response, SlowHandler
+from tachoscope_watch.job_roles import JobRoles, RoleMissingError
 from tachoscope_watch.view import Checkpoint, JobView, Worker
 
 PATH = "/v1/training-jobs"
 MOST_BODY_BYTES = 64 << 10
-BY = "the watch's API"
 
 
 class TrainingJobDetail(TrainingJobView, frozen=True, kw_only=True):
@@ -42,13 +42,14 @@ class TrainingJobPages:
     """The pages of a store's training jobs.
 
     Args:
-        live: returns what the watch knows of a live job. closed: returns why nothing may be submitted or cancelled; empty: it may.
+        live: returns what the watch knows of a live job. roles: returns who may what; None: nothing may be submitted or cancelled,
+            and who may see the watch's pages may see the jobs.
     """
 
-    def __init__(self, store: Store, live: Callable[[str], JobView | None], closed: Callable[[], str]) -> None:
+    def __init__(self, store: Store, live: Callable[[str], JobView | None], roles: Callable[[], JobRoles | None]) -> None:
         self._store = store
         self._live = live
-        self._closed = closed
+        self._roles = roles
 
     def gets(self) -> Mapping[str, SlowHandler]:
         return {PATH: SlowHandler(self._all), f"{PATH}/*": SlowHandler(self._one)}
@@ -56,19 +57,22 @@ class TrainingJobPages:
     def posts(self) -> Mapping[str, SlowHandler]:
         return {PATH: SlowHandler(self._submit, MOST_BODY_BYTES), f"{PATH}/*/cancel": SlowHandler(self._cancel)}
 
-    def _all(self, _: Request) -> Response:
+    def _all(self, request: Request) -> Response:
         def listed() -> Response:
-            jobs = TrainingJobs(self._store)
-            return json_answer(200, {"training_jobs": [view_of(jobs.status(name)) for name in jobs.names()]})
+            jobs, roles = TrainingJobs(self._store), self._roles()
+            found = [jobs.status(name) for name in jobs.names()]
+            seen = [one for one in found if roles is None or roles.may_read(request.client, one.submitted.submitted_by)]
+            return json_answer(200, {"training_jobs": [view_of(one) for one in seen]})
 
         return _answered(listed)
 
     def _one(self, request: Request) -> Response:
-        return _answered(lambda: json_answer(200, self._detail(unquote(request.path.rpartition("/")[2]))))
+        return _answered(lambda: json_answer(200, self._detail(unquote(request.path.rpartition("/")[2]), request.client)))
 
-    def _detail(self, name: str) -> TrainingJobDetail:
-        _check_name(name)
-        status = TrainingJobs(self._store).status(name)
+    def _detail(self, name: str, client: str) -> TrainingJobDetail:
+        status = TrainingJobs(self._store).status(_check_name(name))
+        if (roles := self._roles()) is not None:
+            roles.check_read(client, status.submitted.submitted_by, name)
         live = self._live(name)
         step = max((worker.step for worker in live.workers), default=0) if live is not None else 0
         report, judged = (live.report, live.judged) if live is not None and live.report else self._stored_report(name)
@@ -95,22 +99,32 @@ class TrainingJobPages:
 
     def _submit(self, request: Request) -> Response:
         def submitted() -> Response:
+            self._accepting().check_submit(request.client)
             asked = _query(request, {"key", "again"})
             if asked.get("again", "false") not in {"true", "false"}:
                 raise InvalidSubmissionError(f"again is {asked['again'][:40]!r}", fix="write again=true")
             job = _specified(request.body)
-            status = submission.submit(self._store, job, key=asked.get("key"), again=asked.get("again") == "true")
+            again, client = asked.get("again") == "true", request.client
+            status = submission.submit(self._store, job, key=asked.get("key"), again=again, client=client)
             return json_answer(201, view_of(status))
 
-        return _answered(submitted) if not (closed := self._closed()) else error_answer(403, closed)
+        return _answered(submitted)
 
     def _cancel(self, request: Request) -> Response:
         def cancelled() -> Response:
+            roles = self._accepting()
             _query(request, set())
             name = _check_name(unquote(request.path.split("/")[-2]))
-            return json_answer(202, view_of(submission.cancel(self._store, name, BY)))
+            roles.check_cancel(request.client, TrainingJobs(self._store).status(name).submitted.submitted_by, name)
+            return json_answer(202, view_of(submission.cancel(self._store, name, f"{request.client}, over the watch's API")))
 
-        return _answered(cancelled) if not (closed := self._closed()) else error_answer(403, closed)
+        return _answered(cancelled)
+
+    def _accepting(self) -> JobRoles:
+        roles = self._roles()
+        if roles is None:
+            raise RoleMissingError("this watch does not accept training jobs", fix="start it with --accept-jobs FILE")
+        return roles
 
 
 def _check_name(name: str) -> str:
@@ -144,6 +158,8 @@ def _answered(answer: Callable[[], Response]) -> Response:
         return answer()
     except NoTrainingJobError as error:
         return error_answer(404, str(error))
+    except RoleMissingError as error:
+        return error_answer(403, str(error))
     except TrainingJobConflictError as error:
         return error_answer(409, str(error))
     except InvalidSubmissionError as error:

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from tachoscope_watch.service import Settings, Watch
 from test_profiles import Told
 from watched_jobs import slow_input, well
 
-TOKEN = "a-token-of-the-test"
+TOKEN = "a-token-of-the-test-for-"
+NAMES = ("ci", "alice", "bob", "ops", "stranger")
 SPECIFICATION = """
 name: slow
 command: [python, train.py]
@@ -31,20 +33,25 @@ working_directory: /code
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[Watch]:
     """A watch that accepts jobs from those who have the token, and has looked once at a store with one live job."""
-    (tmp_path / "token").write_text(TOKEN)
     config = tmp_path / "web.yaml"
-    config.write_text(f"bearer_token_files: [{tmp_path / 'token'}]\n")
+    config.write_text(f"bearer_token_files: [{', '.join(str(tmp_path / name) for name in NAMES)}]\n")
+    for name in NAMES:
+        (tmp_path / name).write_text(TOKEN + name)
+        (tmp_path / name).chmod(0o600)
+    roles = {"submitter": ["ci", "alice"], "reader": ["bob"], "operator": ["ops"]}
+    lines = [f"{role}: [{', '.join(f'token:{tmp_path / name}' for name in names)}]\n" for role, names in roles.items()]
+    (tmp_path / "roles.yaml").write_text("".join(lines))
     well(tmp_path / "store", "slow", phases=slow_input(1))
-    made = Watch(Settings(str(tmp_path / "store"), port=0, web_config=config, accepts_jobs=True), Told())  # type: ignore[arg-type]
+    made = Watch(Settings(str(tmp_path / "store"), port=0, web_config=config, job_roles=tmp_path / "roles.yaml"), Told())  # type: ignore[arg-type]
     with ThreadPoolExecutor(1) as pool:
         made.run_cycle(pool)
     yield made
     made.web.stop()
 
 
-def ask(watch: Watch, method: str, path: str, body: str | None = None, *, token: str = TOKEN) -> tuple[int, Any]:
+def ask(watch: Watch, method: str, path: str, body: str | None = None, *, client: str = "ci") -> tuple[int, Any]:
     data = None if body is None else body.encode()
-    request = urllib.request.Request(f"{watch.url}{path}", data, {"Authorization": f"Bearer {token}"}, method=method)
+    request = urllib.request.Request(f"{watch.url}{path}", data, {"Authorization": f"Bearer {TOKEN}{client}"}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.loads(answer.read())
@@ -97,7 +104,7 @@ def test_a_job_is_cancelled_once_and_another_answer_says_that_it_has_ended(watch
 
     status, told = ask(watch, "POST", "/v1/training-jobs/slow/cancel")
 
-    assert (status, told["state"], told["cancelled_by"]) == (202, "cancelled", "the watch's API")
+    assert (status, told["state"], told["cancelled_by"]) == (202, "cancelled", f"token:{tmp_path}/ci, over the watch's API")
     assert TrainingJobs(Store(str(tmp_path / "store"))).status("slow").state == "cancelled"
     assert ask(watch, "POST", "/v1/training-jobs/slow/cancel")[0] == 409
     assert ask(watch, "POST", "/v1/training-jobs", SPECIFICATION)[0] == 409
@@ -126,19 +133,55 @@ def test_what_cannot_be_meant_is_refused_with_its_line(watch: Watch, path: str, 
     assert ask(watch, "GET", "/v1/training-jobs") == (200, {"training_jobs": []})
 
 
+def test_each_client_may_what_its_role_says_and_a_refusal_names_the_missing_one(watch: Watch, tmp_path: Path) -> None:
+    def said(client: str, method: str, path: str = "", body: str | None = None) -> tuple[int, str]:
+        status, told = ask(watch, method, f"/v1/training-jobs{path}", body, client=client)
+        return status, told.get("error", "").rpartition("role ")[2].partition(" ")[0].rstrip(";:.,")
+
+    submissions = {name: said(name, "POST", "", SPECIFICATION) for name in ("bob", "ops", "stranger")}
+    assert set(submissions.values()) == {(403, "submitter")}
+    assert said("ci", "POST", "", SPECIFICATION)[0] == 201
+    assert TrainingJobs(Store(str(tmp_path / "store"))).status("slow").submitted.submitted_by == f"token:{tmp_path}/ci"
+
+    reads = {name: said(name, "GET", "/slow") for name in NAMES}
+    assert {name for name, (status, _) in reads.items() if status == 200} == {"ci", "bob", "ops"}
+    assert {reads["alice"], reads["stranger"]} == {(403, "reader")}
+    listed = {name: len(ask(watch, "GET", "/v1/training-jobs", client=name)[1]["training_jobs"]) for name in NAMES}
+    assert listed == {"ci": 1, "alice": 0, "bob": 1, "ops": 1, "stranger": 0}
+
+    assert said("alice", "POST", "", SPECIFICATION)[0] == 409, "the same specification of another client is not its own job"
+    cancels = {name: said(name, "POST", "/slow/cancel") for name in ("alice", "bob", "stranger")}
+    assert set(cancels.values()) == {(403, "operator")}
+    assert said("ops", "POST", "/slow/cancel")[0] == 202
+    assert said("alice", "POST", "?again=true", SPECIFICATION)[0] == 409
+    job = TrainingJobs(Store(str(tmp_path / "store"))).status("slow").submitted.job
+    again = submission.submit(Store(str(tmp_path / "store")), job, again=True)
+    assert again.submitted.submitted_by == f"token:{tmp_path}/ci", "the command continues it for its owner"
+
+    (tmp_path / "roles.yaml").write_text("{}")
+    watch.reload()
+    assert said("ci", "GET", "/slow") == (403, "reader"), "without a role nothing is allowed"
+
+
 def test_nobody_unknown_submits_and_without_the_option_nobody_does(watch: Watch, tmp_path: Path) -> None:
-    assert ask(watch, "POST", "/v1/training-jobs", SPECIFICATION, token="wrong")[0] == 401
-    closed = Watch(Settings(str(tmp_path / "store"), port=0, web_config=tmp_path / "web.yaml"), Told())  # type: ignore[arg-type]
+    assert ask(watch, "POST", "/v1/training-jobs", SPECIFICATION, client="wrong")[0] == 401
+    settings = Settings(str(tmp_path / "store"), port=0, web_config=tmp_path / "web.yaml")
+    closed = Watch(settings, Told())  # type: ignore[arg-type]
     try:
         status, told = ask(closed, "POST", "/v1/training-jobs", SPECIFICATION)
         assert (status, "--accept-jobs" in told["error"]) == (403, True)
         assert ask(closed, "POST", "/v1/training-jobs/slow/cancel")[0] == 403
-        assert ask(closed, "GET", "/v1/training-jobs/slow")[0] == 404
+        assert ask(closed, "GET", "/v1/training-jobs/slow", client="stranger")[0] == 404
     finally:
         closed.web.stop()
+    roles = tmp_path / "roles.yaml"
     with pytest.raises(TachoscopeError, match="only from known clients"):
-        Watch(Settings(str(tmp_path / "store"), port=0, accepts_jobs=True), Told())  # type: ignore[arg-type]
+        Watch(replace(settings, web_config=None, job_roles=roles), Told())  # type: ignore[arg-type]
+    for text, error in {"submitter: [user:nobody]": "roles.yaml:1: .*no client", "submiter: []": "unknown key"}.items():
+        roles.write_text(text)
+        with pytest.raises(TachoscopeError, match=error):
+            Watch(replace(settings, job_roles=roles), Told())  # type: ignore[arg-type]
 
 
 def _authorised(url: str) -> urllib.request.Request:
-    return urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
+    return urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}ci"})

@@ -15,7 +15,7 @@ import hmac
 import os
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import bcrypt
 
@@ -44,16 +44,16 @@ class Auth:
 
     Args:
         users: bcrypt hash by user name.
-        tokens: bearer tokens.
+        tokens: bearer token by the name of its client.
         compare: says whether a password matches a hash; a parameter so that tests can make it slow.
     """
 
     def __init__(
-        self, users: Mapping[str, bytes], tokens: Sequence[bytes], *, compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw
+        self, users: Mapping[str, bytes], tokens: Mapping[str, bytes], *, compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw
     ) -> None:
         self._key = os.urandom(32)
         self._users = {name.encode(): hashed for name, hashed in users.items()}
-        self._tokens = [self._digest(b"bearer", token) for token in tokens]
+        self._tokens = {name: self._digest(b"bearer", token) for name, token in tokens.items()}
         self._compare = compare
         self._lock = threading.Lock()
         self._remembered: dict[bytes, None] = {}
@@ -80,6 +80,18 @@ class Auth:
             return self._check_password(credentials.strip(), later)
         return AuthResult.REFUSED
 
+    def client(self, authorization: str | None) -> str:
+        """Return whose the credentials are that were allowed: `user:NAME` or `token:NAME`; empty: nobody's."""
+        scheme, _, credentials = (authorization or "").partition(" ")
+        if scheme.lower() == "bearer":
+            return next((f"token:{name}" for name in self._tokens_that_match(credentials.strip())), "")
+        if scheme.lower() != "basic" or not self._users:
+            return ""
+        with contextlib.suppress(binascii.Error, ValueError):
+            user = base64.b64decode(credentials.strip(), validate=True).partition(b":")[0]
+            return f"user:{user.decode()}" if user in self._users else ""
+        return ""
+
     def close(self, *, wait: bool) -> None:
         """Stop the worker thread. Pending requests become BUSY: their answer would use outdated users."""
         with self._lock:
@@ -102,9 +114,11 @@ class Auth:
         return hmac.digest(self._key, kind + b"\0" + secret, "sha256")
 
     def _check_token(self, token: str) -> AuthResult:
+        return AuthResult.ALLOWED if self._tokens_that_match(token) else AuthResult.REFUSED
+
+    def _tokens_that_match(self, token: str) -> list[str]:
         presented = self._digest(b"bearer", token.encode())
-        matches = [hmac.compare_digest(known, presented) for known in self._tokens]
-        return AuthResult.ALLOWED if any(matches) else AuthResult.REFUSED
+        return [name for name, known in self._tokens.items() if hmac.compare_digest(known, presented)]
 
     def _check_password(self, credentials: str, later: Later) -> AuthResult | None:
         try:

@@ -167,6 +167,8 @@ class Connection(TransportProtocol):
             self.close()
 
     def _answer(self, head: RequestHead) -> None:
+        client = self._host.site.auth.client(head.authorization) or self.certificate_name()
+        head = replace(head, request=replace(head.request, client=client))
         response = self._host.answer(head, self._answered_elsewhere)
         if response is not None:
             self._respond(response)

@@ -25,6 +25,7 @@ class Request:
         accept: the header Accept, or nothing.
         accept_encoding: the header Accept-Encoding, or nothing.
         body: what was sent, to a handler that takes one.
+        client: `user:NAME`, `token:FILE` or `certificate:NAME`, as the web configuration knows it; empty: it has no name.
     """
 
     path: str
@@ -32,6 +33,7 @@ class Request:
     accept: str = ""
     accept_encoding: str = ""
     body: bytes = b""
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)

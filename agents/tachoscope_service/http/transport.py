@@ -230,6 +230,11 @@ class TransportProtocol(asyncio.BufferedProtocol, abc.ABC):
 
     # TLS.
 
+    def certificate_name(self) -> str:
+        """Return the name of the client by its verified certificate, the first of its names in their order; empty: it has none."""
+        names = sorted(self._tls.sans()) if self._tls is not None else []
+        return f"certificate:{names[0]}" if names else ""
+
     def _decrypt(self, tls: TlsSession, data: bytes) -> bytes:
         before = tls.established
         try:

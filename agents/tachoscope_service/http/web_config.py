@@ -55,9 +55,15 @@ class WebConfig:
     curve_preferences: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     users: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    tokens: tuple[bytes, ...] = field(default=(), repr=False)
+    tokens: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Token by its file, as it is written in the web-config file."""
     files: tuple[Path, ...] = ()
     """The file itself and all that it names: when one of them changes, load it again."""
+
+    @property
+    def client_names(self) -> frozenset[str]:
+        """The names of clients with a password or a token, as a `Request` has them."""
+        return frozenset([*(f"user:{name}" for name in self.users), *(f"token:{path}" for path in self.tokens)])
 
     @property
     def knows_clients(self) -> bool:
@@ -230,8 +236,8 @@ def _users(reader: Reader, top: Mapping[str, Any]) -> dict[str, bytes]:
     return {str(user): str(hashed).encode() for user, hashed in users.items()}
 
 
-def _tokens(reader: Reader, top: Mapping[str, Any]) -> tuple[bytes, ...]:
-    tokens = []
+def _tokens(reader: Reader, top: Mapping[str, Any]) -> dict[str, bytes]:
+    tokens = {}
     for number, value in enumerate(reader.texts(top, "", "bearer_token_files")):
         key = f"bearer_token_files[{number}]"
         # A token in the place of its path must not reach the log: only what is surely a path is quoted.
@@ -244,5 +250,5 @@ def _tokens(reader: Reader, top: Mapping[str, Any]) -> tuple[bytes, ...]:
             problem = f"{reader.path(value)} holds no token: it is empty, or has spaces, several lines or other than ASCII"
             reader.fault(key, problem, "write one token into it, such as from `openssl rand -hex 32`")
         reader.warn_if_open(key, reader.path(value))
-        tokens.append(token.encode())
-    return tuple(tokens)
+        tokens[value] = token.encode()
+    return tokens

@@ -63,12 +63,13 @@ def watch(
         typer.Option(metavar="FILE", help="File with TLS, passwords and tokens, as for the agent (docs/agent/agent.md)."),
     ] = None,
     accept_jobs: Annotated[
-        bool,
+        Path | None,
         typer.Option(
-            "--accept-jobs",
-            help="Let clients that --web-config knows submit and cancel training jobs (docs/guides/training-jobs.md).",
+            metavar="FILE",
+            help="Accept training jobs over the API, from clients of --web-config by the roles in this file "
+            "(docs/guides/training-jobs.md).",
         ),
-    ] = False,
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Analyze once, print a line for each live job, and exit.")] = False,
 ) -> None:
     """Watch all live jobs: a report of each every minute, metrics for alerts, and the whole job over all its nodes.
@@ -84,7 +85,7 @@ def watch(
     check_url(url)
     missing = "://" not in url and not Path(url).is_dir()
     if once:
-        served = {"--web-config": web_config, "--scheduler": scheduler, "--nodes": nodes, "--accept-jobs": accept_jobs or None}
+        served = {"--web-config": web_config, "--scheduler": scheduler, "--nodes": nodes, "--accept-jobs": accept_jobs}
         for option in (option for option, given in served.items() if given is not None):
             raise TachoscopeError(f"{option} cannot be combined with --once")
         if missing:
@@ -110,7 +111,7 @@ def watch(
             compact_seconds=compact_every,
             lease_seconds=lease,
             scheduler=scheduler or "",
-            accepts_jobs=accept_jobs,
+            job_roles=accept_jobs,
             node_rules=read_rules(nodes) if nodes is not None else None,
         ),
         Log(logging.getLogger("tachoscope")),

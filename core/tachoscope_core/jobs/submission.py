@@ -24,18 +24,19 @@ class InvalidSubmissionError(TachoscopeError):
     """What was submitted could never run."""
 
 
-def submit(store: Store, job: TrainingJob, *, key: str | None = None, again: bool = False) -> TrainingJobStatus:
+def submit(store: Store, job: TrainingJob, *, key: str | None = None, again: bool = False, client: str = "") -> TrainingJobStatus:
     """Store a job, or return the one that was submitted with this key before.
 
     Args:
         key: made from the specification if not given. again: let a job that failed or was cancelled go on, as it is specified now.
+        client: of the watch's API, whose job it is; empty: the command.
 
     Raises:
         InvalidSubmissionError: the pods of the job cannot reach the store, or the key cannot be one.
         TrainingJobConflictError: the name is another job's, or the job is in a state that excludes it.
     """
     check_store(job, store)
-    jobs, submitted = TrainingJobs(store), submission(job, key)
+    jobs, submitted = TrainingJobs(store), submission(job, key, client)
     if again:
         jobs.submit_again(submitted)
     else:
@@ -48,13 +49,13 @@ def submit(store: Store, job: TrainingJob, *, key: str | None = None, again: boo
     return status
 
 
-def submission(job: TrainingJob, key: str | None = None) -> SubmittedJob:
+def submission(job: TrainingJob, key: str | None = None, client: str = "") -> SubmittedJob:
     """Return the document of a submission at this time."""
     if key is not None and (not key or len(key) > MOST_KEY_CHARACTERS or not key.isprintable()):
         raise InvalidSubmissionError(
             f"{key[:MOST_KEY_CHARACTERS]!r} is not usable as a key", fix=f"use 1 to {MOST_KEY_CHARACTERS} printable characters"
         )
-    return SubmittedJob(job=job, key=key or job.digest[:16], submitted_at=time.time())
+    return SubmittedJob(job=job, key=key or job.digest[:16], submitted_at=time.time(), submitted_by=client)
 
 
 def cancel(store: Store, name: str, asked_by: str) -> TrainingJobStatus:

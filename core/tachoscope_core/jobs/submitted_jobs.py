@@ -37,11 +37,17 @@ class TrainingJobConflictError(TachoscopeError):
 
 
 class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was submitted. `key`: a submission with the same key is this job. `submitted_at`: Unix seconds."""
+    """A job that was submitted.
+
+    Attributes:
+        key: a submission with the same key is this job. submitted_at: Unix seconds.
+        submitted_by: client of the watch's API; empty: the command, which may do what the store's files allow.
+    """
 
     job: TrainingJob
     key: str
     submitted_at: float
+    submitted_by: str = ""
 
     @property
     def id(self) -> str:
@@ -176,13 +182,14 @@ class TrainingJobs:
         """Store a new job, or return the one that was submitted with this key before.
 
         Raises:
-            TrainingJobConflictError: the name is taken by another key, or the key by another specification.
+            TrainingJobConflictError: the name is taken by another key or client, or the key by another specification.
         """
         name = submitted.job.name
         there = self._read(f"{self._folder(name)}/job.json", SubmittedJob)
         if there is None and self._store.create_training_job(name, "job.json", msgspec.json.encode(submitted)):
             return submitted
         there = there or self.status(name).submitted  # another process was faster
+        _check_owner(there, submitted)
         if there.key != submitted.key:
             raise TrainingJobConflictError(
                 f"training job {name!r} was submitted before to store {self._store.url}",
@@ -205,7 +212,9 @@ class TrainingJobs:
         status = self.status(name)
         if status.state not in {"failed", "cancelled"}:
             raise TrainingJobConflictError(f"training job {name!r} is {status.state}", fix=f"tachoscope status {name}")
-        self._write(name, "job.json", submitted)
+        _check_owner(status.submitted, submitted)
+        owner = submitted.submitted_by or status.submitted.submitted_by
+        self._write(name, "job.json", msgspec.structs.replace(submitted, submitted_by=owner))
         self._store.remove([f"{self._folder(name)}/cancel.json"])
         if status.attempts and status.attempts[-1].decision != "restart":
             self.write_attempt(name, msgspec.structs.replace(status.attempts[-1], decision="restart", next_delay_seconds=0.0))
@@ -275,3 +284,8 @@ class TrainingJobs:
 
     def _read(self, path: str, kind: type[_T]) -> _T | None:
         return read_document(self._store, path, kind)
+
+
+def _check_owner(there: SubmittedJob, submitted: SubmittedJob) -> None:
+    if submitted.submitted_by and submitted.submitted_by != there.submitted_by:
+        raise TrainingJobConflictError(f"training job {there.job.name!r} was submitted by another", fix="choose another name")

@@ -53,6 +53,7 @@ class TrainingJobView(msgspec.Struct, frozen=True, kw_only=True):
     engine: Annotated[EngineName, Meta(description="What runs it.")]
     nodes: Annotated[int, Meta(description="Of each attempt.")]
     submitted_at: Annotated[float, Meta(description="Unix seconds.")]
+    submitted_by: Annotated[str, Meta(description="Client of the watch's API; empty: the command.")]
     cancelled_by: Annotated[str, Meta(description="Who asked for its end; empty: nobody.")]
     attempts: Annotated[list[AttemptShown], Meta(description="In order.")]
     actions: Annotated[list[ActionShown], Meta(description="In order of time.")]
@@ -69,6 +70,7 @@ def view_of(status: TrainingJobStatus, last_step: int | None = None) -> Training
         engine=job.engine,
         nodes=job.nodes,
         submitted_at=status.submitted.submitted_at,
+        submitted_by=status.submitted.submitted_by,
         cancelled_by=cancellation.asked_by if cancellation is not None else "",
         attempts=[_shown(one, last_step) for one in status.attempts],
         actions=[

@@ -50,20 +50,20 @@ def counting():
 
 @pytest.fixture
 def auth(counting):
-    auth = Auth({"alice": HASH}, [b"token-one", b"token-two"], compare=counting)
+    auth = Auth({"alice": HASH}, {"one": b"token-one", "two": b"token-two"}, compare=counting)
     yield auth
     counting.go.set()
     auth.close(wait=True)
 
 
 def test_without_users_and_tokens_everybody_is_allowed():
-    assert verdict(Auth({}, []), None) is AuthResult.ALLOWED
-    assert Auth({}, []).challenges == ()
+    assert verdict(Auth({}, {}), None) is AuthResult.ALLOWED
+    assert Auth({}, {}).challenges == ()
 
 
 def test_a_right_password_is_allowed_and_a_wrong_one_refused_by_real_bcrypt():
     for prefix in (b"$2a", b"$2b", b"$2y"):
-        auth = Auth({"alice": prefix + HASH[3:]}, [])
+        auth = Auth({"alice": prefix + HASH[3:]}, {})
         assert verdict(auth, basic("alice", "secret")) is AuthResult.ALLOWED
         assert verdict(auth, basic("alice", "Secret")) is AuthResult.REFUSED
         assert verdict(auth, basic("bob", "secret")) is AuthResult.REFUSED
@@ -71,7 +71,7 @@ def test_a_right_password_is_allowed_and_a_wrong_one_refused_by_real_bcrypt():
 
 
 def test_strange_passwords_are_wrong_ones_and_harm_nobody():
-    auth = Auth({"alice": HASH}, [])
+    auth = Auth({"alice": HASH}, {})
     for password in ("", "a\0b", "y" * 72, "y" * 5000, b"\xff\xfe", "é"):
         assert verdict(auth, basic("alice", password)) is AuthResult.REFUSED
     assert verdict(auth, basic("alice", "secret")) is AuthResult.ALLOWED
@@ -79,7 +79,7 @@ def test_strange_passwords_are_wrong_ones_and_harm_nobody():
 
 
 def test_a_password_longer_than_bcrypt_reads_is_cut_as_htpasswd_and_go_cut_it():
-    auth = Auth({"alice": bcrypt.hashpw(b"y" * 72, bcrypt.gensalt(4))}, [])
+    auth = Auth({"alice": bcrypt.hashpw(b"y" * 72, bcrypt.gensalt(4))}, {})
     assert verdict(auth, basic("alice", "y" * 90)) is AuthResult.ALLOWED
     auth.close(wait=True)
 
@@ -115,7 +115,7 @@ def test_an_unknown_user_costs_a_bcrypt_of_a_known_one_and_is_refused_even_if_it
 
 
 def test_the_memory_of_right_answers_is_bounded_and_keeps_those_in_use(counting):
-    auth = Auth({f"user{number}": HASH for number in range(REMEMBERED + 20)}, [], compare=counting)
+    auth = Auth({f"user{number}": HASH for number in range(REMEMBERED + 20)}, {}, compare=counting)
     for number in range(REMEMBERED + 20):
         assert verdict(auth, basic(f"user{number}", "secret")) is AuthResult.ALLOWED
         assert verdict(auth, basic("user0", "secret")) is AuthResult.ALLOWED
@@ -158,7 +158,7 @@ def test_guesses_are_checked_one_at_a_time_and_the_same_guess_once(auth, countin
 
 
 def test_closing_answers_those_who_wait_and_ends_the_thread(counting):
-    auth = Auth({"alice": HASH}, [], compare=counting)
+    auth = Auth({"alice": HASH}, {}, compare=counting)
     counting.go.clear()
     answers: list[Future[AuthResult]] = [Future() for _ in range(WAITING)]
     for number, future in enumerate(answers):
@@ -168,3 +168,9 @@ def test_closing_answers_those_who_wait_and_ends_the_thread(counting):
     counting.go.set()
     auth.close(wait=True)
     assert auth.check(basic("alice", "secret"), lambda _: None) is AuthResult.BUSY
+
+
+def test_credentials_that_were_allowed_have_the_name_of_their_client(auth):
+    assert auth.client(basic("alice", "secret")) == "user:alice"
+    assert auth.client("bearer token-two") == "token:two"
+    assert [auth.client(header) for header in (None, basic("bob", "x"), "Basic ?", "Bearer token", "Digest x")] == [""] * 5

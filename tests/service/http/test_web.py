@@ -212,7 +212,7 @@ def test_with_users_nothing_is_told_without_a_right_password_not_even_what_exist
 
 
 def test_a_bearer_token_opens_every_page():
-    with serving(WebConfig(tokens=(b"token-one",))) as server:
+    with serving(WebConfig(tokens={"file": b"token-one"})) as server:
         assert fetch(server, "Authorization: Bearer token-one")[0] == 200
         status, headers, _ = fetch(server, "Authorization: Bearer token-two")
         assert (status, headers["www-authenticate"]) == (401, 'Bearer realm="tachoscope"')

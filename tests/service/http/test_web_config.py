@@ -78,7 +78,7 @@ bearer_token_files: [token]
     config = load(config_file(text))
     assert config.headers == (("X-Frame-Options", "deny"), ("Strict-Transport-Security", "max-age=1"))
     assert config.users == {"alice": HASH.encode()}
-    assert config.tokens == (b"abc.def",)
+    assert list(config.tokens.values()) == [b"abc.def"]
     assert {file.name for file in config.files} == {"web.yml", "server.pem", "server.key", "ca.pem", "token"}
     assert HASH not in repr(config)
     assert "abc.def" not in repr(config)

@@ -104,7 +104,8 @@ def test_a_certificate_that_need_not_be_given_is_verified_when_it_is(authority, 
 def test_only_allowed_names_of_client_certificates_are_let_in(authority, san):
     more = MUTUAL + "  client_allowed_sans: [prometheus.example, 10.1.2.3, '2001:DB8:0::1', 'spiffe://cluster/prometheus']\n"
     with serving(configured(authority, more)) as server:
-        assert fetch(server, context=authority.client(authority.issue("scraper", "other.example", san)))[0] == 200
+        status, _, echo = fetch(server, path="/echo", context=authority.client(authority.issue("scraper", "other.example", san)))
+        assert (status, f"client='certificate:{min('other.example', san)}'".encode() in echo) == (200, True)
         assert refusal(server, authority.client(authority.issue("other", f"x{san}" if "." in san and ":" not in san else "a.b")))
         assert until(lambda: server.refused["unauthorised"] == 1)
 
