@@ -183,7 +183,7 @@ _REFUSED: dict[str, Any] = {
 
 
 _NOT_ACCEPTED: dict[str, Any] = {
-    "description": "The client lacks a role, which is named, or there is no --accept-jobs; or, as plain text, a page in a browser asks",
+    "description": "The client lacks the named role, or there is no --accept-jobs; or, as plain text, a page in a browser asks",
     "content": {"application/json": {"schema": _ERROR}} | _TEXT,
 }
 _KEY = {

@@ -3,7 +3,7 @@
 Two rules. After a few failures of the job the interval is the best one by the model of `checkpoint_policy`. Before, the rate of
 failures is not known, and only a storage that became slower lengthens the interval, by the root of its slowdown, as the best one
 grows. The second rule needs a clear case, since single saves scatter: the newest five are all 1.5 times slower than the slowest of
-the first five.
+the first five. The way back needs two saves: at a longer interval five take long, and each failure undoes more meanwhile.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from tachoscope_core.storage.store import Store
 
 SAVES = 5
 """So many saves are compared. With medians of three, 9 of 200 attempts changed their interval as saves scattered threefold."""
+USUAL_SAVES = 2
+"""So many in a row that are not slow any more end a longer interval."""
 SLOW_RATIO, USUAL_RATIO = 1.5, 1.0
 """From when on the storage is slow, and until when it is not any more."""
 LEAST_SHARE = 0.01
@@ -94,20 +96,34 @@ class CheckpointInterval:
         if not isinstance(record, records.CheckpointSaved) or record.rank != 0 or record.after_notice:
             return
         self._newest.append(record)
-        if len(self._newest) < SAVES:
+        judged = self._judged()
+        if not judged:
             return
-        blocking = statistics.median(one.blocking_seconds for one in self._newest)
-        self._usual = self._usual or max(one.blocking_seconds for one in self._newest)
+        blocking = statistics.median(one.blocking_seconds for one in judged)
+        self._usual = self._usual or max(one.blocking_seconds for one in judged)
         # Between saves that were made at the present factor; it takes this many of them after each change.
-        apart = (self._newest[-1].time - self._newest[0].time) / (SAVES - 1)
+        apart = (judged[-1].time - judged[0].time) / (len(judged) - 1)
         if apart <= 0 or blocking <= 0:
             return
         factor, why = self._wanted(blocking, apart / self._factor)
+        if len(judged) < SAVES and factor >= self._wanted_factor:
+            return  # two saves are too few for a longer interval
         if (
             max(factor / self._wanted_factor, self._wanted_factor / factor) >= CHANGE_RATIO
             and self._actions <= self._settings.budget
         ):
             self._want(factor, why)
+
+    def _judged(self) -> list[records.CheckpointSaved]:
+        """Return the saves that are compared: the newest five, or two that end a longer interval; none: wait for more."""
+        saves, last = list(self._newest), list(self._newest)[-USUAL_SAVES:]
+        if (
+            self._wanted_factor > 1.0
+            and len(last) == USUAL_SAVES
+            and all(one.blocking_seconds <= USUAL_RATIO * self._usual for one in last)
+        ):
+            return last
+        return saves if len(saves) == SAVES else []
 
     def _wanted(self, blocking: float, interval: float) -> tuple[float, str]:
         """Return the factor on the job's own interval, in seconds, and why."""
