@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tachoscope_analyzers.classify.communication.network_places import part_in
 from tachoscope_core.metrics import watch as names
-from tachoscope_core.metrics.training import BOTTLENECK, COMPUTE_SHARE, SAME_FAILURE
+from tachoscope_core.metrics.training import BOTTLENECK, COMPUTE_SHARE, SAME_FAILURE, SLOW_LINKS
 from tachoscope_core.report.taxonomy import HEALTHY
 from tachoscope_service.metrics.family import Family, Point, with_namespaces
 from tachoscope_watch.cycle import Failed
@@ -30,6 +31,7 @@ def families(
     namespaces = {view.job: view.namespace for view in shown}
     found = [
         Family(BOTTLENECK, [point for view in shown for point in _bottlenecks(view)]),
+        Family(SLOW_LINKS, [point for view in shown for point in _slow_links(view)]),
         Family(COMPUTE_SHARE, [((view.job,), share) for view in shown if (share := _compute_share(view)) is not None]),
         Family(SAME_FAILURE, [((view.job,), float(view.failure.policy == "stop")) for view in shown if view.failure is not None]),
         Family(names.WATCH_JOBS, [((state,), float(counts[state])) for state in names.WATCH_JOBS.states]),
@@ -58,3 +60,10 @@ def _bottlenecks(view: JobView) -> list[Point]:
             shares[finding.class_] = max(finding.share, shares.get(finding.class_, 0.0))
     largest = sorted(shares.items(), key=lambda pair: -pair[1])[:MOST_CLASSES]
     return [((view.job, class_), share) for class_, share in largest]
+
+
+def _slow_links(view: JobView) -> list[Point]:
+    """Return the number of slow links by the place that they share: a job has at most one."""
+    findings = view.report.findings if view.report is not None else []
+    found = {part: one.value for finding in findings for one in finding.evidence if (part := part_in(one)) is not None}
+    return [((view.job, part), value) for part, value in found.items()]

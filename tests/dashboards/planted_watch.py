@@ -12,7 +12,7 @@ from recorded_series import Labels, Series, span
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.metric import NAMESPACE
 from tachoscope_core.metrics.nccl import COLLECTIVE_SECONDS, COMMUNICATOR_STATES, MISSING_CONDITIONS
-from tachoscope_core.metrics.watch import JOB_STATES
+from tachoscope_core.metrics.watch import JOB_STATES, NODE_STATES
 
 SCRAPE_SECONDS = 15.0
 LATE, HUNG = (330.0, 475.0), (400.0, 475.0)
@@ -111,6 +111,11 @@ def _scheduler(plant: Callable[..., None]) -> None:
     for state, count in (("eligible", 16.0), ("not_eligible", 8.0)):
         plant(f"{fleet}_pending_accelerators:max", _within(LATE, count, count / 2), **here, partition="train", state=state)
     plant(f"{fleet}_oldest_pending:max", lambda after: 600.0 + after, **here, partition="train")
+    plant(f"{fleet}_requeue:mean6h", _always(240.0), **here, partition="train")
+    for state in NODE_STATES:
+        plant("fleet:tachoscope_watch_nodes:max", _always(float(state == "testing")), **here, state=state)
+    plant("fleet:tachoscope_watch_nodes_held:max", _always(0.0), **here)
+    plant("place:tachoscope_slow_links:max", _within(LATE, 4.0, 2.0), **here, training_job="pretrain", place="switch leaf-3")
 
 
 def _always(value: float) -> _At:

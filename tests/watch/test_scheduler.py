@@ -177,6 +177,33 @@ def test_each_start_and_each_interruption_counts_once(collector: SchedulerCollec
     assert values(collector, names.INTERRUPTIONS)["train", "preempted"] == 1
 
 
+def test_a_job_that_was_preempted_counts_once_until_it_runs_again_also_if_both_are_in_one_answer(
+    collector: SchedulerCollector, scheduler: Planted
+) -> None:
+    def row(job: str, state: str, started: float | None, ended: float | None = None) -> SacctRow:
+        return SacctRow(
+            job=job,
+            submitted=NOW,
+            eligible=NOW,
+            started=started,
+            ended=ended,
+            states=(state,),
+            node_list="node1" if started else "None assigned",
+            accelerators=8,
+            partition="train",
+        )
+
+    first, other = row("7", "PREEMPTED", NOW + 10, NOW + 50), row("8", "REQUEUED", NOW + 10, NOW + 60)
+    again = row("8", "RUNNING", NOW + 80)
+    for rows in ([first, row("7", "PENDING", None)], [row("7", "RUNNING", NOW + 350), again, other], [again]):
+        scheduler.recent = rows
+        collector.look(NOW)
+
+    ((labels, histogram),) = next(family.points for family in collector.families if family.metric is names.REQUEUE_SECONDS)
+    assert labels == ("train",)
+    assert (sum(histogram.counts), histogram.sum) == (2, 300 + 20)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("fault", [TachoscopeError("squeue does not answer within 30 s"), KeyError("JobID")])
 def test_a_scheduler_that_does_not_answer_leaves_one_metric_and_counters_go_on_after_it(
     collector: SchedulerCollector, scheduler: Planted, fault: Exception

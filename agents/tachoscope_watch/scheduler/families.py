@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from tachoscope_analyzers.schedulers.slurm.allocations import SacctRow
 from tachoscope_analyzers.schedulers.slurm.queue_table import NodeAccelerators, QueuedJob
 from tachoscope_core.metrics import scheduler as names
+from tachoscope_core.metrics.metric import Metric
 from tachoscope_service.metrics.buckets import Buckets, empty_buckets
 from tachoscope_service.metrics.family import Family, Histogram
 from tachoscope_watch.scheduler.slurm import Snapshot
@@ -21,6 +23,8 @@ _INTERRUPTIONS = {
     "REQUEUE_HOLD": "requeued",
     "REQUEUE_FED": "requeued",
 }
+MOST_INTERRUPTED = 10_000
+"""Jobs of which the next start is waited for; of more, the ones that were interrupted first are forgotten."""
 _Key = tuple[str, float | None, float | None]
 
 
@@ -31,12 +35,14 @@ class Events:
         self._began = began
         self._seen: set[tuple[str, _Key]] = set()
         self._waits: dict[str, Buckets] = {}
+        self._requeues: dict[str, Buckets] = {}
+        self._interrupted: dict[str, float] = {}
         self._interruptions: Counter[tuple[str, str]] = Counter()
 
     def take(self, rows: Iterable[SacctRow]) -> None:
         """Count what is new in the job records; of a heterogeneous job all components are one start."""
         seen = set()
-        for key, parts in _by_allocation(rows).items():
+        for key, parts in sorted(_by_allocation(rows).items(), key=lambda item: _begin(item[1])):
             # Of a job that ends at once Slurm writes a part first, and completes it some seconds later.
             if not sum(row.accelerators for row in parts) or not parts[0].partition:
                 continue
@@ -47,29 +53,51 @@ class Events:
                 if ("start", key) not in self._seen:
                     wait = max(max(starts) - max(eligible), 0.0)
                     self._waits[self._partition(parts[0])].observe(wait, names.GANG_WAIT.buckets)
+                    self._started(parts[0], max(starts))
             kind = next((_INTERRUPTIONS[row.states[0]] for row in parts if row.states[0] in _INTERRUPTIONS), None)
             if kind is not None and max(row.ended or 0.0 for row in parts) >= self._began:
                 seen.add(("end", key))
                 if ("end", key) not in self._seen:
                     self._interruptions[self._partition(parts[0]), kind] += 1
+                    self._interrupted.pop(parts[0].job, None)
+                    self._interrupted[parts[0].job] = max(row.ended or 0.0 for row in parts)
+                    if len(self._interrupted) > MOST_INTERRUPTED:
+                        del self._interrupted[next(iter(self._interrupted))]
         # What is absent from one answer is in no later one: it ended before the time that is asked for.
         self._seen = seen
+
+    def _started(self, row: SacctRow, started: float) -> None:
+        """Count how long a job that was interrupted did not run."""
+        ended = self._interrupted.pop(row.job, None)
+        if ended is not None and started >= ended:
+            self._requeues[self._partition(row)].observe(started - ended, names.REQUEUE_SECONDS.buckets)
 
     def _partition(self, row: SacctRow) -> str:
         name = row.partition if row.partition in self._waits or len(self._waits) < MOST_LABELS else "other"
         self._waits.setdefault(name, empty_buckets(names.GANG_WAIT.buckets))
+        self._requeues.setdefault(name, empty_buckets(names.REQUEUE_SECONDS.buckets))
         return name
 
     def families(self, partitions: Iterable[str]) -> list[Family]:
         """Return the counters; 0 for partitions in which nothing happened."""
         known = sorted({*partitions, *self._waits})
-        none = empty_buckets(names.GANG_WAIT.buckets)
-        waits = [(name, self._waits.get(name, none)) for name in known]
         ends = [(name, state) for name in known for state in names.INTERRUPTION_STATES]
         return [
-            Family(names.GANG_WAIT, [((name,), Histogram(tuple(buckets.counts), buckets.sum)) for name, buckets in waits]),
+            _histograms(names.GANG_WAIT, known, self._waits),
+            _histograms(names.REQUEUE_SECONDS, known, self._requeues),
             Family(names.INTERRUPTIONS, [(end, float(self._interruptions[end])) for end in ends]),
         ]
+
+
+def _histograms(metric: Metric, partitions: Iterable[str], found: Mapping[str, Buckets]) -> Family:
+    none = empty_buckets(metric.buckets)
+    shown = [(name, found.get(name, none)) for name in partitions]
+    return Family(metric, [((name,), Histogram(tuple(buckets.counts), buckets.sum)) for name, buckets in shown])
+
+
+def _begin(parts: Iterable[SacctRow]) -> float:
+    """Return when an allocation began; those that wait are last. An end so comes before the start that follows it."""
+    return max(row.started if row.started is not None else math.inf for row in parts)
 
 
 def _by_allocation(rows: Iterable[SacctRow]) -> dict[_Key, list[SacctRow]]:

@@ -42,6 +42,13 @@ INTERRUPTIONS = Metric(
     ("partition", "state"),
     INTERRUPTION_STATES,
 )
+REQUEUE_SECONDS = Metric(
+    "tachoscope_scheduler_requeue_seconds",
+    "From the end of an allocation by preemption, the failure of a node or a requeue to the next start of the same job of the "
+    "scheduler, since the watch began. A grace time between notice and end is not part of it.",
+    ("partition",),
+    buckets=GANG_WAIT.buckets,
+)
 ACCELERATORS = Metric("tachoscope_scheduler_accelerators", "Accelerators of the cluster.", ("state",), ACCELERATOR_STATES)
 ACCELERATORS_HELD = Metric(
     "tachoscope_scheduler_accelerators_held",
@@ -57,6 +64,7 @@ SCHEDULER_METRICS = (
     OLDEST_PENDING,
     GANG_WAIT,
     INTERRUPTIONS,
+    REQUEUE_SECONDS,
     ACCELERATORS,
     ACCELERATORS_HELD,
 )

@@ -177,6 +177,11 @@ COMPUTE_SHARE = Metric(
     "tachoscope_compute_share_ratio", "Share of the time of a job's last steps in which its ranks compute.", _JOB
 )
 BOTTLENECK = Metric("tachoscope_bottleneck_ratio", "Share of the step lost to a bottleneck.", (*_JOB, "class"))
+SLOW_LINKS = Metric(
+    "tachoscope_slow_links",
+    "Slow links of a job that all pass one host or switch, which no other link of the job passes; absent: no such place is known.",
+    (*_JOB, "place"),
+)
 SAME_FAILURE = Metric(
     "tachoscope_job_same_failure",
     "1: the last attempt of a job failed at the same root as the one before, with no new step in between; 0: it failed otherwise.",
@@ -217,6 +222,7 @@ TRAINING_METRICS = (
     SHARDS_QUARANTINED,
     COMPUTE_SHARE,
     BOTTLENECK,
+    SLOW_LINKS,
     SAME_FAILURE,
     RECORDS_DROPPED,
 )

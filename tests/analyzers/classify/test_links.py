@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from making import job, moved
-from tachoscope_analyzers.classify.communication.network_places import common_part, parts_of
+from tachoscope_analyzers.classify.communication.network_places import common_part, part_in, parts_of
 from tachoscope_analyzers.job.report import analyze
 from tachoscope_analyzers.records.load import from_spool
 from tachoscope_core.report.report import Finding, Report
@@ -183,3 +183,4 @@ def test_a_report_names_the_host_of_the_slow_links(tmp_path: Path) -> None:
     link = found(report(tmp_path, ALL, slow, hosts=hosts))["slow_link"]
 
     assert any("through host gpu-2, all slow" in row.signal for row in link.evidence)
+    assert [part for row in link.evidence if (part := part_in(row))] == ["host gpu-2"]

@@ -75,6 +75,15 @@ SERIES = {
     },
     'tachoscope_scheduler_pending_accelerators{partition="train", state="eligible", instance="w1", cluster="x"}': "24x90",
     'tachoscope_scheduler_oldest_pending_seconds{partition="train", instance="w1", cluster="x"}': "900x90",
+    'tachoscope_scheduler_requeue_seconds_sum{partition="train", instance="w1", cluster="x"}': "0+10x90",
+    'tachoscope_scheduler_requeue_seconds_count{partition="train", instance="w1", cluster="x"}': "0+0.1x90",
+    **{
+        f'tachoscope_watch_nodes{{state="{state}", instance="w{watch}", cluster="x"}}': f"{count}x90"
+        for state, count in (("quarantined", 2), ("testing", 1))
+        for watch in (1, 2)
+    },
+    'tachoscope_watch_nodes_held{instance="w1", cluster="x"}': "1x90",
+    'tachoscope_slow_links{training_job="good", place="switch leaf-3", instance="w1", cluster="x"}': "4x90",
     'slo:error_budget:remaining_ratio{slo="training-goodput"}': "0.4x90",
     'ALERTS{alertname="GpuLost", alertstate="firing", severity="page", area="infrastructure", instance="n4"}': "1x90",
     'ALERTS{alertname="TrainingGoodputBurn", alertstate="firing", severity="ticket", area="training"}': "1x90",
@@ -120,6 +129,10 @@ TRUTH: dict[tuple[str, str], dict[str, float]] = {
     ("GPUs", "B"): {"{}": 39.0},
     ("GPUs", "C"): {"{}": 27.0},
     ("Nodes by health", "A"): {'{state="healthy"}': 2.0, '{state="degraded"}': 1.0, '{state="unhealthy"}': 1.0},
+    ("Nodes out of service", "A"): {'{state="quarantined"}': 2.0, '{state="testing"}': 1.0},
+    ("Nodes out of service", "B"): {"{}": 1.0},
+    ("Slow links, by the host or switch that they share", "A"): {'{cluster="x", training_job="good", place="switch leaf-3"}': 4.0},
+    ("From a preemption until the job runs again", "A"): {'{partition="train"}': 100.0},
     ("Jobs, the worst first", "A"): {
         '{cluster="x", training_job="good"}': 1.0,
         '{cluster="x", training_job="hungry"}': 0.75,

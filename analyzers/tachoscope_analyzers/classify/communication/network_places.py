@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from tachoscope_core.records.records import JobStarted
+from tachoscope_core.report.report import Evidence
 
 Place = tuple[str, ...]
 """Switches from the top of the network downwards, then the host; of a rank whose topology is not known only the host."""
 Link = frozenset[int]
 _SEPARATOR = "/"
+_BEFORE, _AFTER = "links through ", ", all slow, and no other link is"
 
 
 def places(starts: Iterable[JobStarted]) -> dict[int, Place]:
@@ -20,6 +22,18 @@ def places(starts: Iterable[JobStarted]) -> dict[int, Place]:
         switches = [name for name in start.lineage.get("topology", "").split(_SEPARATOR) if name]
         found[start.rank] = (*(f"switch {name}" for name in switches), f"host {start.host}")
     return found
+
+
+def signal_of(part: str) -> str:
+    """Return how the evidence says that all slow links pass a host or switch."""
+    return f"{_BEFORE}{part}{_AFTER}"
+
+
+def part_in(evidence: Evidence) -> str | None:
+    """Return the host or switch of a piece of evidence, such as `switch leaf-3`; None: it is about something else."""
+    if not (evidence.signal.startswith(_BEFORE) and evidence.signal.endswith(_AFTER)):
+        return None
+    return evidence.signal.removeprefix(_BEFORE).removesuffix(_AFTER)
 
 
 def parts_of(link: Link, where: Mapping[int, Place]) -> frozenset[str]:

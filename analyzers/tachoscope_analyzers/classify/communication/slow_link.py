@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tachoscope_analyzers.classify.communication.network_places import Link, common_part, places
+from tachoscope_analyzers.classify.communication.network_places import Link, common_part, places, signal_of
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.evidence import measured as evidence_of
 from tachoscope_analyzers.findings.make import Candidate
@@ -149,7 +149,7 @@ def _where(slow: set[Link], others: set[Link], steps: Steps) -> list[Evidence]:
     if found is None:
         return []
     part, count = found
-    return [evidence_of(f"links through {part}, all slow, and no other link is", count, "links", "host and topology of ranks")]
+    return [evidence_of(signal_of(part), count, "links", "host and topology of ranks")]
 
 
 def _pairs(job: JobRecords, steps: Steps, alike: list[LinkTraffic]) -> list[LinkTraffic]:

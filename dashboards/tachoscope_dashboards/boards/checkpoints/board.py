@@ -16,6 +16,7 @@ from tachoscope_dashboards.parts.variables import CLUSTER, JOB_NAMESPACE, NAMESP
 _HERE = f'{OF_WORKLOADS}, training_job=~"$training_job"'
 ALERTS = (
     *("CheckpointStorageSlow", "TrainingCheckpointAgeBurn", "TrainingCheckpointCorrupt", "TrainingCheckpointTooOld"),
+    "TrainingCheckpointIntervalLong",
     *("NodePreempted", "TrainingJobStuckInRecovery", "TrainingJobSuccessBurn", "TrainingRecoveryBurn", "TrainingWorkersFailing"),
 )
 """Those that are marked here; some lead to the board of the job, which shows more of what it did."""

@@ -6,6 +6,7 @@ from tachoscope_alerts.compile.links import board_uid
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_core.metrics.training import TRAINING_STATES
 from tachoscope_core.report import palette
+from tachoscope_dashboards.boards.fleet.machines import out_of_service, slow_links
 from tachoscope_dashboards.boards.fleet.scheduler import queue
 from tachoscope_dashboards.boards.fleet.tables import GOODPUT, alerts, firing, nodes, worst_jobs
 from tachoscope_dashboards.boards.shared import identity
@@ -45,6 +46,8 @@ def board(policy: Policy) -> Board:
             row("On which machines?"),
             *_machines(policy),
             nodes(policy),
+            out_of_service(policy),
+            slow_links(),
             row("What does the scheduler say?"),
             *queue(policy),
             row("Who was notified?"),

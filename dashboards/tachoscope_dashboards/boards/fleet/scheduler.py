@@ -87,4 +87,17 @@ def queue(policy: Policy) -> list[PlacedPanel]:
             width=6,
             links=[burn, links.board("slos", "Its budget", CLUSTER_KEPT | {"slo": GANG_WAIT})],
         ),
+        timeseries(
+            "From a preemption until the job runs again",
+            PanelText(
+                "Mean of six hours by partition: from the end of an allocation by preemption, a lost node or a requeue to the next "
+                "start of the same job of the scheduler.",
+                "below the time between two checkpoints",
+                "jobs of higher priority take the nodes for long, or too few are left: compare with the queue",
+                f"{_NOT_ASKED}, or no job was put back into the queue",
+            ),
+            [Query(f"max by (partition) (fleet:tachoscope_scheduler_requeue:mean6h{{{_HERE}}})", "{{partition}}")],
+            unit="s",
+            links=[burn],
+        ),
     ]
