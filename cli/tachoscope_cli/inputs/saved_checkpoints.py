@@ -14,6 +14,7 @@ from tachoscope_core.checkpoints.torch_zip import begins_as_zip, verify_zip
 from tachoscope_core.checkpoints.verification import DCP_SUFFIX, ReadBack, verify
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
+from tachoscope_core.jobs.submitted_jobs import TrainingJobs
 from tachoscope_core.owner import Owner, of_this_process
 from tachoscope_core.records import records
 from tachoscope_core.storage.compacted import segments_left
@@ -76,7 +77,7 @@ def newest_sound(store: Store, job: str, log: Callable[[str], None]) -> str | No
     Raises:
         TachoscopeError: none of those that it saved is sound, or on this machine: a new start from the first step would lose them.
     """
-    if job not in store.jobs() or not known_checkpoints(store, job):
+    if not known_checkpoints(store, job):
         return None
     candidates = of_job(store, job)
     if (owner := candidates[0].owner) is not None and not is_trusted(owner, None):
@@ -122,10 +123,12 @@ def of_job(store: Store, job: str) -> list[Candidate]:
 
 
 def known_checkpoints(store: Store, job: str) -> list[Candidate]:
-    """Return all checkpoints that a job saved, in the order of time."""
+    """Return all checkpoints that a job saved, in the order of time; of a training job also those of nodes that were lost since."""
     checkpoints: dict[str, Checkpoint] = {}
     world_sizes: dict[int, int] = {}
-    for record in sorted(parse(_lines(store, job)), key=lambda record: (record.time, record.seq)):
+    for record in sorted(
+        parse([*_lines(store, job), *TrainingJobs(store).noted_saves(job)]), key=lambda record: (record.time, record.seq)
+    ):
         if isinstance(record, records.JobStarted):
             if record.rank >= 0:
                 world_sizes[record.attempt] = record.world_size

@@ -23,9 +23,10 @@ from tachoscope.process import identity
 from tachoscope.spool.ship import remove_if_empty, ship, ship_left_behind
 from tachoscope_cli.launcher import attempt_number as attempts
 from tachoscope_cli.launcher import live_attempts as beside
+from tachoscope_cli.launcher import noted_saves
 from tachoscope_cli.launcher.shard_quarantine import Quarantining
 from tachoscope_cli.launcher.signals import end_family, wait
-from tachoscope_cli.launcher.supervision import Supervision
+from tachoscope_cli.launcher.supervision import Follower, Supervision
 from tachoscope_cli.sources.agent_pages import why_behind
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
@@ -187,25 +188,16 @@ def run(
         quarantining.fetch(store)
         attempt = _after_those_alive(attempt, root, name, joins=joins)  # last: another may start this moment
         evidence = None if by_agent else EvidenceCollector(store, socket.gethostname(), log=guard.print_line)
-        interval = _checkpoint_interval(store, name)
-        watching = Supervision(run_directory, name, attempt, None if agent else quarantining.watch, evidence, interval)
+        watching = Supervision(
+            run_directory, name, attempt, None if agent else quarantining.watch, evidence, _followers(store, name)
+        )
         watching.started(command)
         environ = _environment(run_directory, name, attempt, is_default=is_default)
         process = _started(command, environ, watching, output=output, ours=ours)
         left_behind = _BackgroundWork(lambda: ship_left_behind(root, store) if agent is None else None)
 
         kept = _ExitCodeKept()
-
-        def poll() -> None:
-            with kept:
-                watching.poll()
-            if 0 < end_hung_seconds <= watching.hung_seconds:
-                watching.wait_for_evidence()
-                guard.print_line(f"the command has hung for {watching.hung_seconds:.0f} s since that was noticed, and is ended")
-                end_family(process)
-            if while_running is not None:
-                while_running(run_directory)
-
+        poll = _poller(watching, process, kept, end_hung_seconds, lambda: while_running and while_running(run_directory))
         code = wait(process, poll, on_term=lambda: watching.noticed(grace_seconds), on_interrupt=watching.interrupted, ours=ours)
         interrupted = ours and code == ExitCode.INTERRUPTED
         recorded, services = False, list[str]()
@@ -237,6 +229,27 @@ def run(
     with kept:
         return _judged(outcome, store, attempt, watching)
     return outcome
+
+
+def _poller(
+    watching: Supervision,
+    process: subprocess.Popen[bytes],
+    kept: _ExitCodeKept,
+    end_hung_seconds: float,
+    while_running: Callable[[], object],
+) -> Callable[[], None]:
+    """Return what is done some times a second while the command runs."""
+
+    def poll() -> None:
+        with kept:
+            watching.poll()
+        if 0 < end_hung_seconds <= watching.hung_seconds:
+            watching.wait_for_evidence()
+            guard.print_line(f"the command has hung for {watching.hung_seconds:.0f} s since that was noticed, and is ended")
+            end_family(process)
+        while_running()
+
+    return poll
 
 
 def _judged(outcome: RunOutcome, store: Store, attempt: int, watching: Supervision) -> RunOutcome:
@@ -323,6 +336,12 @@ def _attempt(store: Store, job: str, *, joins: bool) -> int:
     except TachoscopeError as error:
         guard.print_line(f"{error}; the records will stay in the spool")
         return 0
+
+
+def _followers(store: Store, job: str) -> list[Follower]:
+    """Return what follows the records of a supervised attempt; nothing of others."""
+    found = (noted_saves.from_environment(store, job, socket.gethostname(), os.environ), _checkpoint_interval(store, job))
+    return [one for one in found if one is not None]
 
 
 def _checkpoint_interval(store: Store, job: str) -> CheckpointInterval | None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tachoscope import guard
 from tachoscope.failures import fault_stack
@@ -28,12 +28,15 @@ from tachoscope_node.hang_evidence.collector import EvidenceCollector, HungJob, 
 from tachoscope_node.jobs.shard_quarantine import ShardWatch
 from tachoscope_node.memory.kill_watch import KillWatch
 
-if TYPE_CHECKING:
-    from tachoscope_cli.launcher.checkpoint_interval import CheckpointInterval
-
 EVIDENCE_SECONDS = 5.0
 """How long the end of a run waits for the evidence of a hang to be stored."""
 _SIGNALS = {int(number) for number in signal.Signals}
+
+
+class Follower(Protocol):
+    """What takes the records of a run."""
+
+    def add_record(self, record: records.AnyRecord) -> None: ...
 
 
 class Supervision:
@@ -42,7 +45,7 @@ class Supervision:
     Args:
         shards: keeps the quarantine list of data shards; None: the node's agent does.
         evidence: collects what a hang leaves; None: the node's agent does.
-        interval: wants another interval of checkpoints; None: nobody does.
+        followers: take each record, such as what wants another interval of checkpoints.
     """
 
     def __init__(
@@ -52,13 +55,13 @@ class Supervision:
         attempt: int,
         shards: ShardWatch | None = None,
         evidence: EvidenceCollector | None = None,
-        interval: CheckpointInterval | None = None,
+        followers: Sequence[Follower] = (),
     ) -> None:
         self._directory = directory
         self._job = job
         self._shards = shards
         self._evidence = evidence
-        self._interval = interval
+        self._followers = followers
         self._records = OutsideRecords(directory, job, attempt)
         self._reader = RunReader(directory, self.writer)
         self._watch = JobWatch(least_seconds())
@@ -102,8 +105,8 @@ class Supervision:
                 self._tracked.append((record.attempt, -record.rank, runs))
             if self._shards is not None:
                 self._shards.add_record(record)
-            if self._interval is not None:
-                self._interval.add_record(record)
+            for follower in self._followers:
+                follower.add_record(record)
         for writer in gone:  # one that came and went between two looks was not known before
             self._watch.add_exit(writer, unix_seconds)
         self._watch.mark_alive(unix_seconds)

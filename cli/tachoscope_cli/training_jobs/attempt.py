@@ -7,6 +7,7 @@ each node; all but the first continue from the checkpoint that the first found, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from pathlib import Path
 from tachoscope import guard
 from tachoscope_analyzers.schedulers.slurm.node_lists import expand
 from tachoscope_cli.inputs.saved_checkpoints import newest_sound
+from tachoscope_cli.launcher.noted_saves import ATTEMPT_VARIABLE
 from tachoscope_cli.launcher.signals import wait
 from tachoscope_cli.training_jobs import checkpoint_plan, local
 from tachoscope_core.errors import TachoscopeError
@@ -68,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         raise TachoscopeError(f"the specification of {job.name} in store {options.store} is not the one that was submitted")
     if os.environ.get(NODE_VARIABLE, "0") != "0" and job.engine == "kubernetes":
         checkpoint = _of_first_node(jobs, job.name, options.attempt)
-        return _run(job, options.store, checkpoint, environment_of(job, checkpoint, os.environ))
+        return _run(job, options.store, checkpoint, environment_of(job, checkpoint, os.environ, options.attempt))
     return _lead(jobs, status, options.store, options.attempt)
 
 
@@ -78,7 +80,9 @@ def _lead(jobs: TrainingJobs, status: TrainingJobStatus, store_url: str, number:
     checkpoint, refused, code = "", "", int(ExitCode.NOT_DONE)
     try:
         checkpoint = _newest_checkpoint(Store(store_url), job.name, trained=any(one.highest_step for one in status.attempts))
-        environment = environment_of(job, checkpoint, os.environ)
+        environment = environment_of(job, checkpoint, os.environ, number)
+        with contextlib.suppress(TachoscopeError):  # the next attempt tries it again
+            jobs.forget_saves(job.name, number)
     except TachoscopeError as error:
         refused = str(error)
         guard.print_line(refused)
@@ -143,7 +147,7 @@ def command_of(job: TrainingJob, checkpoint: str, environment: Mapping[str, str]
     return filled
 
 
-def environment_of(job: TrainingJob, checkpoint: str, environ: Mapping[str, str]) -> dict[str, str]:
+def environment_of(job: TrainingJob, checkpoint: str, environ: Mapping[str, str], number: int) -> dict[str, str]:
     """Return the environment of the job's command, with its secrets.
 
     Raises:
@@ -156,6 +160,7 @@ def environment_of(job: TrainingJob, checkpoint: str, environ: Mapping[str, str]
                 found[name] = file.read(MOST_SECRET_BYTES).strip()
         except (OSError, ValueError) as error:
             raise TachoscopeError(f"the secret {name} cannot be read from {path}: {error}") from None
+    found[ATTEMPT_VARIABLE] = str(number)
     if checkpoint:
         found[CHECKPOINT_VARIABLE] = checkpoint
     return found

@@ -2,7 +2,8 @@
 
 `training-jobs/<name>/job.json` is written once, by the submission; `attempts/<number>.json` by the job's supervisor, which is one
 at a time; `attempts/<number>.begin.json` and `.end.json` by the attempt itself; `cancel.json` by `tachoscope cancel` or the watch's
-API; `actions/*.json`, the log of what was done beside restarts, by the supervisor and by attempts. The state of a job is derived.
+API; `actions/*.json`, the log of what was done beside restarts, by the supervisor and by attempts; `saves/*.json` by each node of
+an attempt. The state of a job is derived.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tachoscope_core.storage.store import Store
 
 _ATTEMPT = re.compile(r"(\d{3,9})\.json")
 _T = TypeVar("_T")
+KEPT_SAVES = 5
+"""Attempts whose saves stay noted."""
 
 State = Literal["pending", "running", "restarting", "completed", "failed", "cancelled"]
 ENDED: frozenset[State] = frozenset({"completed", "failed", "cancelled"})
@@ -127,6 +130,12 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     applied: bool
     text: str
     undo: str = ""
+
+
+class NotedSaves(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of the newest saves of a node's ranks, each a line of JSON, which their spool has too."""
+
+    lines: tuple[str, ...]
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,6 +281,23 @@ class TrainingJobs:
     def write_action(self, name: str, action: Action) -> None:
         self._write(name, f"actions/{action.key}.json", action)
 
+    def note_saves(self, name: str, number: int, host: str, noted: NotedSaves) -> None:
+        """Note the newest saves of a node, in place of those before."""
+        self._write(name, f"saves/{number:03}-{host}.json", noted)
+
+    def noted_saves(self, name: str) -> list[bytes]:
+        """Return the lines of all nodes of the last attempts."""
+        found = [self._read(f"{self._folder(name)}/saves/{path.rsplit('/', 1)[-1]}", NotedSaves) for path in self._saves_of(name)]
+        return [line.encode() for one in found if one is not None for line in one.lines]
+
+    def forget_saves(self, name: str, number: int) -> None:
+        """Remove what attempts noted more than `KEPT_SAVES` before this one."""
+        old = [path for path in self._saves_of(name) if _attempt_of(path) < number - KEPT_SAVES]
+        self._store.remove([f"{self._folder(name)}/saves/{path.rsplit('/', 1)[-1]}" for path in old])
+
+    def _saves_of(self, name: str) -> list[str]:
+        return [path for path in self._store.find(f"training-jobs/{name}/saves") if path.endswith(".json")]
+
     def cancel(self, name: str, cancellation: Cancellation) -> None:
         """Ask for the end of a job; its supervisor sees to it."""
         self._write(name, "cancel.json", cancellation)
@@ -284,6 +310,11 @@ class TrainingJobs:
 
     def _read(self, path: str, kind: type[_T]) -> _T | None:
         return read_document(self._store, path, kind)
+
+
+def _attempt_of(path: str) -> int:
+    number = path.rsplit("/", 1)[-1].partition("-")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def _check_owner(there: SubmittedJob, submitted: SubmittedJob) -> None:

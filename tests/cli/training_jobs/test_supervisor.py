@@ -130,3 +130,38 @@ def test_a_supervisor_that_is_killed_is_followed_by_one_that_goes_on_and_a_cance
     second.wait()
     assert jobs.begun() == 1
     assert jobs.call("cancel", "small").returncode == 2
+
+
+# The first time it saves, and then its node is lost: all processes of the attempt and their spool are gone at once.
+LOST_NODE = """
+import os, pathlib, shutil, signal, sys, time, zipfile
+import tachoscope
+pathlib.Path("words").write_text(" ".join(sys.argv[1:]))
+if len(sys.argv) > 1:
+    sys.exit(0)
+with zipfile.ZipFile("checkpoint-7.pt", "w") as file:
+    file.writestr("archive/data.pkl", b"weights")
+tachoscope.saved(reference=os.path.abspath("checkpoint-7.pt"), seconds=0.1)
+tachoscope.step()
+while not list(pathlib.Path("store/training-jobs/small").glob("saves/000-*.json")):
+    time.sleep(0.05)
+runner = os.getppid()
+attempt = int(pathlib.Path(f"/proc/{runner}/stat").read_text().rpartition(")")[2].split()[1])
+os.kill(runner, signal.SIGKILL)
+shutil.rmtree("spool")
+os.kill(attempt, signal.SIGKILL)
+"""
+
+
+def test_a_job_whose_node_is_lost_with_all_that_it_recorded_continues_from_its_last_save(jobs: Jobs) -> None:
+    jobs.write()
+    (jobs.directory / "train.py").write_text(LOST_NODE)
+    with (jobs.directory / "training_job.yaml").open("a") as file:
+        file.write('resume: ["--resume", "{checkpoint}"]\n')
+
+    done = jobs.call("submit", "training_job.yaml", "--wait")
+
+    assert done.returncode == 0, done.stderr
+    checkpoint = str(jobs.directory / "checkpoint-7.pt")
+    assert [one["checkpoint"] for one in jobs.status()["attempts"]] == ["", checkpoint]
+    assert (jobs.directory / "words").read_text() == f"--resume {checkpoint}"

@@ -129,14 +129,15 @@ def test_a_command_gets_its_checkpoint_its_nodes_and_its_secrets(tmp_path: Path)
     job = read_training_job(path)
 
     first, later = (attempt.command_of(job, one, {"SLURM_JOB_NODELIST": "gpu[3-6]"}) for one in ("", "ckpt-7.pt"))
-    environment = attempt.environment_of(job, "ckpt-7.pt", {"PATH": "/bin"})
+    environment = attempt.environment_of(job, "ckpt-7.pt", {"PATH": "/bin"}, 3)
 
     assert first == ["torchrun", "--nnodes=4", "train.py"]
     assert later == [*first, "--resume", "ckpt-7.pt"]
-    assert environment == {"PATH": "/bin", "OMP_NUM_THREADS": "8", "HF_TOKEN": "s3cret", "TACHOSCOPE_CHECKPOINT": "ckpt-7.pt"}
+    own = {"TACHOSCOPE_CHECKPOINT": "ckpt-7.pt", "TACHOSCOPE_TRAINING_ATTEMPT": "3"}
+    assert environment == {"PATH": "/bin", "OMP_NUM_THREADS": "8", "HF_TOKEN": "s3cret", **own}
     secret.unlink()
     with pytest.raises(TachoscopeError, match="HF_TOKEN cannot be read"):
-        attempt.environment_of(job, "", {})
+        attempt.environment_of(job, "", {}, 0)
 
 
 GONE = EngineState("ended", "FAILED")
