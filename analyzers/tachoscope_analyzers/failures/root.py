@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tachoscope_analyzers.attempts.hangs import Hang
 from tachoscope_analyzers.failures.rank_ends import AttemptEnds, RankEnd
-from tachoscope_analyzers.failures.secondary_errors import awaited_ranks, is_timeout
+from tachoscope_analyzers.failures.secondary_errors import awaited_ranks, is_timeout, was_told_to_end
 
 _TOGETHER_SECONDS = 5.0
 """Ranks that fail with the same error within this time fail by themselves: each does the same as the others."""
@@ -116,7 +116,7 @@ def _awaited(found: AttemptEnds, secondary: Sequence[RankEnd], hang: RankEnd | N
     if secondary and silent and (hang is None or hang.rank not in silent):
         return _standing_still(found, min(silent, key=lambda rank: _waits_too(found, rank, secondary)), secondary[0].at)
     if hang is None:
-        gave_up = any(is_timeout(end.message) for end in secondary)
+        gave_up = any(is_timeout(end.message) for end in secondary) and not any(was_told_to_end(end.exception) for end in secondary)
         return _apart(found, secondary, "it waited at another line than the other ranks") if gave_up else None
     handled = found.handled.get(hang.rank)
     return replace(handled, nature="primary") if handled is not None else _where_it_stood(found, hang)

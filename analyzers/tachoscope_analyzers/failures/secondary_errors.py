@@ -47,7 +47,7 @@ _GONE = frozenset({"KeyboardInterrupt", "SignalException"})
 
 def is_secondary(exception: str, message: str) -> bool:
     """Return whether an error says that another rank is the cause, or that the process was terminated."""
-    if exception in _GONE:
+    if was_told_to_end(exception):
         return True
     return exception in _TYPES and _PEER.search(message) is not None and _LISTENS.search(message) is None
 
@@ -56,6 +56,11 @@ def says_secondary(line: str) -> bool:
     """Return whether the last line before an exit is of such an error: `multiprocessing` prints it and then calls `os._exit`."""
     exception, _, message = line.partition(": ")
     return is_secondary(exception.rpartition(".")[2], message)
+
+
+def was_told_to_end(exception: str) -> bool:
+    """Return whether an exception comes from a signal that asks a process to end."""
+    return exception in _GONE
 
 
 def may_be_secondary(exception: str) -> bool:

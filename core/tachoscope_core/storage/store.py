@@ -58,12 +58,13 @@ def default_url() -> str:
 def _options(url: str) -> dict[str, Any]:
     """Return what an object store is asked for beyond the defaults.
 
-    It is to say within seconds that it cannot be reached. botocore assembles a user agent twice a request, unless it is given one.
+    It is to say within seconds that it cannot be reached. s3fs asks for the size of each object before it reads it, unless it reads
+    parts one after the other; botocore assembles a user agent twice a request, unless it is given one.
     """
     if not url.startswith("s3://"):
         return {}
     waits = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}
-    return {"config_kwargs": waits | {"user_agent": "tachoscope"}}
+    return {"config_kwargs": waits | {"user_agent": "tachoscope"}, "max_concurrency": 1}
 
 
 def absolute_url(url: str) -> str:

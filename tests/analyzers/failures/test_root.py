@@ -337,6 +337,14 @@ def test_of_ranks_that_all_gave_up_the_one_that_waited_elsewhere_hangs_unless_tw
         assert (job.ended(15.0).root().rank, job.root().cause) == truth
 
 
+def test_a_rank_that_was_interrupted_did_not_hang_though_the_others_then_waited_for_it_elsewhere() -> None:
+    job = Job(3).attempt().raised(2, 5.0, "KeyboardInterrupt", location="train.py:71")
+    for rank in range(2):
+        job.raised(rank, 10.0, "RuntimeError", GAVE_UP, location="train.py:60")
+
+    assert (job.ended(15.0).root().rank, job.root().cause) == (2, "exception")
+
+
 def test_the_line_at_which_a_signal_from_outside_struck_is_no_cause() -> None:
     root = Job(2).attempt().exited(1, 5.0, -15, location="train.py:12").raised(0, 5.1, "RuntimeError", PEER_GONE).ended(6.0).root()
 
