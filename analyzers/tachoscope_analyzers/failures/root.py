@@ -27,7 +27,7 @@ def root_of(found: AttemptEnds, *, known_templates: Set[tuple[str, str, str]], h
 
     A rank's own failure comes before those that say that another rank is the cause, whatever their times: these are noticed at
     once, and an exception ends its process only after its clean-up. Of several the earliest is the root. Where no rank failed by
-    itself, it is the rank that left while the others needed it, or for which they wait.
+    itself, it is the rank that was interrupted before the others lost it, that left while they needed it, or for which they wait.
 
     Args:
         known_templates: of exceptions of threads that attempts before had, which did not fail of them.
@@ -45,6 +45,7 @@ def root_of(found: AttemptEnds, *, known_templates: Set[tuple[str, str, str]], h
     root = (
         _first_primary(found, primary, hang)
         or next(iter(threads), None)
+        or next((end for end in secondary[:1] if hang is None and was_told_to_end(end.exception)), None)
         or _left_early(found, secondary)
         or _awaited(found, secondary, hung)
         or next(iter(secondary), None)
@@ -116,7 +117,7 @@ def _awaited(found: AttemptEnds, secondary: Sequence[RankEnd], hang: RankEnd | N
     if secondary and silent and (hang is None or hang.rank not in silent):
         return _standing_still(found, min(silent, key=lambda rank: _waits_too(found, rank, secondary)), secondary[0].at)
     if hang is None:
-        gave_up = any(is_timeout(end.message) for end in secondary) and not any(was_told_to_end(end.exception) for end in secondary)
+        gave_up = any(is_timeout(end.message) for end in secondary)
         return _apart(found, secondary, "it waited at another line than the other ranks") if gave_up else None
     handled = found.handled.get(hang.rank)
     return replace(handled, nature="primary") if handled is not None else _where_it_stood(found, hang)

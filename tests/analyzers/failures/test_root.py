@@ -339,8 +339,9 @@ def test_of_ranks_that_all_gave_up_the_one_that_waited_elsewhere_hangs_unless_tw
 
 def test_a_rank_that_was_interrupted_did_not_hang_though_the_others_then_waited_for_it_elsewhere() -> None:
     job = Job(3).attempt().raised(2, 5.0, "KeyboardInterrupt", location="train.py:71")
-    for rank in range(2):
-        job.raised(rank, 10.0, "RuntimeError", GAVE_UP, location="train.py:60")
+    job.raised(1, 10.0, "RuntimeError", GAVE_UP, location="train.py:60").exited(
+        0, 10.2, -15, terminated=True, location="train.py:60"
+    )
 
     assert (job.ended(15.0).root().rank, job.root().cause) == (2, "exception")
 
