@@ -23,6 +23,7 @@ _QUEUED = STATES.index("queued")
 _PREEMPTED = STATES.index("preempted")
 _NONE = len(STATES)
 """After a phase and before the next: nobody says where the request is."""
+_NO_NUMBER, _NO_TEXT = 0, ""
 _INDEX = {state: index for index, state in enumerate(STATES)}
 _BOUNDS_NS = tuple(round(bound * 1e9) for bound in INTER_TOKEN_BUCKETS)
 
@@ -177,12 +178,18 @@ class Request:
             "wall_seconds": (self.ended_ns - arrived) / 1e9,
             "phase_seconds": self._phase_seconds() if self._entered else {},
             "outcome": self.outcome,
-            "status": arguments.as_integer(self.status, "status"),
-            "tokens_in": arguments.as_integer(self.tokens_in, "tokens_in"),
-            "tokens_out": arguments.as_integer(self.tokens_out, "tokens_out"),
-            "model": arguments.text(self.model),
-            "version": arguments.text(self.version),
         }
+        # Their truth is not asked for: a tensor on a device would wait for it.
+        if (status := self.status) is not _NO_NUMBER:
+            found["status"] = arguments.as_integer(status, "status")
+        if (tokens_in := self.tokens_in) is not _NO_NUMBER:
+            found["tokens_in"] = arguments.as_integer(tokens_in, "tokens_in")
+        if (tokens_out := self.tokens_out) is not _NO_NUMBER:
+            found["tokens_out"] = arguments.as_integer(tokens_out, "tokens_out")
+        if (model := self.model) is not _NO_TEXT:
+            found["model"] = arguments.text(model)
+        if (version := self.version) is not _NO_TEXT:
+            found["version"] = arguments.text(version)
         if self.preemptions:
             found["preemptions"] = self.preemptions
         if first:

@@ -13,7 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tachoscope.process.identity import Identity
 from tachoscope.spool.writer import SpoolWriter
@@ -23,15 +23,13 @@ from tachoscope_core.records.records import PHASES
 
 MAX_QUEUED_STEPS = 100_000
 MAX_EARLY = 1_000
+_INVALID = (TypeError, ValueError, OverflowError, RecursionError)
+"""What a field that a record cannot hold raises."""
 
 
-class _PendingRecord(NamedTuple):
-    """A record beside its envelope, and the moment at which it was made."""
-
-    kind: type[records.Record]
-    fields: dict[str, Any]
-    unix_seconds: float
-    monotonic_ns: int
+_PendingRecord = tuple[type[records.Record], dict[str, Any], float, int]
+"""Kind and fields of a record beside its envelope, and when it was made, in Unix seconds and monotonic nanoseconds. A plain
+tuple: a service makes thousands a second."""
 
 
 class Outbox:
@@ -101,18 +99,18 @@ class Outbox:
 
     def write(self, kind: type[records.Record], **fields: Any) -> None:
         """Write a record of `kind` with the envelope of this moment."""
-        self._queue.append([_PendingRecord(kind, fields, time.time(), time.monotonic_ns())])
+        self._queue.append([(kind, fields, time.time(), time.monotonic_ns())])
         self.flush()
 
     def write_all(self, rows: Iterable[tuple[type[records.Record], int, dict[str, Any]]]) -> None:
         """Write records of earlier moments, each at its monotonic nanoseconds, by one system call."""
         offset = time.time() - time.monotonic()
-        self._queue.append([_PendingRecord(kind, fields, offset + moment / 1e9, moment) for kind, moment, fields in rows])
+        self._queue.append([(kind, fields, offset + moment / 1e9, moment) for kind, moment, fields in rows])
         self.flush()
 
     @property
     def early_steps(self) -> list[tuple[type[records.Record], dict[str, Any]]]:
-        return [(made.kind, made.fields) for made in self._early or ()]
+        return [(kind, fields) for kind, fields, _, _ in self._early or ()]
 
     def start(self, **fields: Any) -> None:
         """Write the process's `JobStarted`, and then what was kept, with the times at which that was."""
@@ -131,46 +129,61 @@ class Outbox:
                 self._append(self._due(queued))
             else:
                 step, device_seconds = queued
-                self._append(
-                    [_PendingRecord(records.StepDone, _fields_of(step, device_seconds), offset + step.end / 1e9, step.end)]
-                )
+                self._append([(records.StepDone, _fields_of(step, device_seconds), offset + step.end / 1e9, step.end)])
 
     def _due(self, rows: list[_PendingRecord]) -> list[_PendingRecord]:
         """Return the rows to write: none before `JobStarted`, which is followed by those kept for it."""
         if self._early is None:
             return rows
-        if rows and rows[0].kind is records.JobStarted:
+        if rows and rows[0][0] is records.JobStarted:
             early, self._early = self._early, None
             return rows + early
         self._early += rows[: max(0, MAX_EARLY - len(self._early))]
         return []
 
     def _append(self, rows: list[_PendingRecord]) -> None:
-        lines = [line for made in rows if (line := self._line(*made))]
+        envelope = self._envelope()
+        made = [one for row in rows if (one := self._record(row, envelope)) is not None]
+        try:
+            lines, text = len(made), records.encode_all(made)
+        except _INVALID:  # in one of them
+            each = [line for one in made if (line := self._line(one))]
+            lines, text = len(each), b"".join(each)
         if lines:
-            self._spool.append(b"".join(lines), lines=len(lines))
+            self._spool.append(text, lines=lines)
 
-    def _line(self, kind: type[records.Record], fields: dict[str, Any], unix_seconds: float, monotonic_ns: int) -> bytes:
+    def _record(self, row: _PendingRecord, envelope: dict[str, Any]) -> records.Record | None:
+        """Return a record with its own envelope; None, and counted as dropped, if it has a field that is not known."""
+        kind, fields, envelope["time"], envelope["monotonic_ns"] = row
+        envelope["seq"] = self._seq
+        self._seq += 1
+        try:
+            return kind(**(envelope | fields))
+        except _INVALID as error:
+            self._refuse(kind, error)
+            return None
+
+    def _line(self, made: records.Record) -> bytes:
         """Return a record as a line; empty, and counted as dropped, if a field is invalid."""
         try:
-            return records.encode(kind(**self._envelope(unix_seconds, monotonic_ns), **fields))
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            self._unwritable += 1
-            self._why = f"{kind.__name__}: {error}"
+            return records.encode(made)
+        except _INVALID as error:
+            self._refuse(type(made), error)
             return b""
 
-    def _envelope(self, unix_seconds: float, monotonic_ns: int) -> dict[str, Any]:
-        self._seq += 1
+    def _refuse(self, kind: type[records.Record], error: Exception) -> None:
+        self._unwritable += 1
+        self._why = f"{kind.__name__}: {error}"
+
+    def _envelope(self) -> dict[str, Any]:
+        """Return what the envelopes of all records have in common now."""
         return {
             "job": self._identity.job,
             "attempt": self._identity.attempt,
             "writer": self.writer,
-            "seq": self._seq - 1,
             "rank": self.rank,
             "local_rank": self.local_rank,
             "host": self._identity.host,
-            "time": unix_seconds,
-            "monotonic_ns": monotonic_ns,
         }
 
 

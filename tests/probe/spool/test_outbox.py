@@ -50,6 +50,22 @@ def test_a_process_that_never_trains_writes_nothing(tmp_path: Path) -> None:
     assert not lines(tmp_path)
 
 
+def test_of_records_that_are_written_together_only_invalid_ones_are_dropped(tmp_path: Path) -> None:
+    outbox = Outbox(Identity("job", 0, "host"), tmp_path)
+    steps: list[dict[str, Any]] = [{"step": 1}, {"step": object()}, {"step": 2, "unknown": 1}, {"step": 3}]
+    fields = [*steps, {"step": 4, "signals": {"\ud800": 1.0}}]
+    outbox.write_all([(records.Heartbeat, 1_000, one) for one in fields])
+    outbox.close()
+
+    assert [(row.seq, row.step, list(row.signals)) for row in lines(tmp_path) if isinstance(row, records.Heartbeat)] == [
+        (0, 1, []),
+        (3, 3, []),
+        (4, 4, ["?"]),
+    ]
+    assert outbox.dropped == 2
+    assert "unknown" in outbox.error or "object" in outbox.error
+
+
 @pytest.fixture
 def handled() -> Iterator[Any]:
     """Set a handler of SIGUSR1 for one test."""
