@@ -17,7 +17,7 @@ from tachoscope_core.jobs import notes as job_notes
 from tachoscope_core.records.records import LAUNCHER_RANK
 from tachoscope_core.report.failures import Failure
 from tachoscope_core.report.job_life import NOBODYS
-from tachoscope_core.report.report import QualityNote
+from tachoscope_core.report.report import STEPS_BEFORE, QualityNote
 
 _MOST_PAIRS = 3
 
@@ -60,7 +60,7 @@ def _failure(job: JobRecords, attempt: int, end: AttemptEnding, root: Failure | 
         QualityNote(
             what=_how(end, command, root),
             severity="limited",
-            means=f"{job_notes.STEPS_BEFORE}; what the failure cost: tachoscope goodput {job.job}, with the same --store",
+            means=f"{STEPS_BEFORE}; what the failure cost: tachoscope goodput {job.job}, with the same --store",
         )
     ]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tachoscope_core.jobs.notes import STEPS_BEFORE
-from tachoscope_core.report.report import SEVERITY_ORDER, Finding, Report
+from tachoscope_core.report.report import SEVERITY_ORDER, STEPS_BEFORE, Finding, Report
 from tachoscope_core.report.taxonomy import BY_SLUG, CORES_USED, FULL_IN, HEALTHY
 from tachoscope_show.report import failure_words, finding_words
 from tachoscope_show.report.trend_words import ranks_text

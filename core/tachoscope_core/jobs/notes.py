@@ -14,8 +14,6 @@ from tachoscope_core.records import records
 from tachoscope_core.report.report import QualityNote
 from tachoscope_core.storage.spool import FOREIGN_PYTHON, FRAMEWORKS, PYTHON
 
-STEPS_BEFORE = "the report is on the steps before"
-"""How the note of a failure begins what it means."""
 HUNG = "the job hung"
 """How the note on an attempt that ended in a hang begins."""
 SAY_STEPS = "call tachoscope.step() at the end of each step (docs/concepts/steps.md)"

@@ -171,6 +171,10 @@ class NotMeasured(msgspec.Struct, frozen=True, kw_only=True):
     missing: str
 
 
+STEPS_BEFORE = "the report is on the steps before"
+"""How the note of a failure begins what it means."""
+
+
 class QualityNote(msgspec.Struct, frozen=True, kw_only=True):
     """Something about the data that bounds what can be concluded from them.
 

@@ -46,6 +46,6 @@ def names(trace: Trace, rows: Array) -> Labels:
 
 def labels(texts: list[str], number: Array) -> Labels:
     """Return texts by number; several numbers may stand for one text."""
-    place: dict[str, int] = {}
-    codes = np.array([place.setdefault(text, len(place)) for text in texts], dtype=np.int64)
+    place = {text: code for code, text in enumerate(dict.fromkeys(texts))}
+    codes = np.fromiter(map(place.__getitem__, texts), np.int64, len(texts))
     return Labels(list(place), codes[number])
