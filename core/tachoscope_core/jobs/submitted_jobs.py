@@ -8,6 +8,7 @@ an attempt. The state of a job is derived.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from typing import Literal, TypeVar
@@ -286,9 +287,13 @@ class TrainingJobs:
         self._write(name, f"saves/{number:03}-{host}.json", noted)
 
     def noted_saves(self, name: str) -> list[bytes]:
-        """Return the lines of all nodes of the last attempts."""
-        found = [self._read(f"{self._folder(name)}/saves/{path.rsplit('/', 1)[-1]}", NotedSaves) for path in self._saves_of(name)]
-        return [line.encode() for one in found if one is not None for line in one.lines]
+        """Return the lines of all nodes of the last attempts; a note that cannot be read is none: the job goes on without it."""
+        lines: list[bytes] = []
+        for path in self._saves_of(name):
+            with contextlib.suppress(TachoscopeError):
+                noted = self._read(f"{self._folder(name)}/saves/{path.rsplit('/', 1)[-1]}", NotedSaves)
+                lines += [line.encode() for line in noted.lines] if noted is not None else []
+        return lines
 
     def forget_saves(self, name: str, number: int) -> None:
         """Remove what attempts noted more than `KEPT_SAVES` before this one."""
