@@ -8,7 +8,7 @@ takes seconds, gives places. O(n log n).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,8 @@ _LEAST_NOISE = 1e-3
 """Of the level: noise below that is taken to be that large, so that steps that are all alike do not make it infinitely certain."""
 _ERRORS = 3.0
 """Standard errors that the difference of two levels has to have."""
+_ROUNDING = 1e-9
+"""Part of a sum of squares that is far above what is lost in adding it up."""
 _NEARBY = 10
 """The jump itself is looked for within this part of the series, in which a drift does not come far."""
 _WARM_UP = 0.1
@@ -85,10 +87,8 @@ def _candidates(values: Matrix, shortest: int) -> list[int]:
     while length >= 2 * shortest:
         intervals = 1 if length == len(values) else -(-2 * (len(values) - length) // length) + 1
         starts = np.unique(np.linspace(0, len(values) - length, intervals).astype(int))
-        strongest = _strongest(values, starts, length, max(shortest // 2, 1))
-        for start, (place, strength) in zip(starts.tolist(), strongest, strict=True):
-            if strength >= limit:
-                found.append((length, -strength, start, start + place))
+        for row, place, strength in _strongest(values, starts, length, max(shortest // 2, 1), limit):
+            found.append((length, -strength, int(starts[row]), int(starts[row]) + place))
         length = int(length * _DECAY)
     chosen: list[int] = []
     for length, _, start, place in sorted(found):
@@ -97,9 +97,12 @@ def _candidates(values: Matrix, shortest: int) -> list[int]:
     return sorted(chosen)
 
 
-def _strongest(values: Matrix, starts: npt.NDArray[np.intp], length: int, margin: int) -> list[tuple[int, float]]:
-    """Return for each interval where the CUSUM of its clipped values is farthest from zero, and that distance over what noise alone
-    would give. All intervals of a length are one matrix: a call of numpy for each took most of the time.
+def _strongest(
+    values: Matrix, starts: npt.NDArray[np.intp], length: int, margin: int, limit: float
+) -> Iterator[tuple[int, int, float]]:
+    """Yield each interval where the CUSUM of its clipped values, over what noise alone would give, is at least `limit` away from
+    zero: its row in `starts`, the place within it and that distance. All intervals of a length are one matrix: a call of numpy for
+    each took most of the time.
     """
     every = sliding_window_view(values, length)[starts]
     middles = np.median(every, axis=1, keepdims=True)
@@ -109,13 +112,29 @@ def _strongest(values: Matrix, starts: npt.NDArray[np.intp], length: int, margin
     far = _CLIPPED_AT * np.maximum(deviations, least)
     clipped = np.clip(distances, -far, far)
     sums = np.abs(np.cumsum(clipped - clipped.mean(axis=1, keepdims=True), axis=1))[:, margin - 1 : -margin]
-    places = (sums.argmax(axis=1) + margin).tolist()
-    found = []
-    for own, distance, floor, place in zip(clipped, sums, least[:, 0].tolist(), places, strict=True):
+    at = sums.argmax(axis=1)
+    farthest, places, floors = sums[np.arange(len(sums)), at], at + margin, least[:, 0]
+    far_enough = farthest >= limit * length**0.5 * np.maximum(_at_least_deviation(clipped, places), floors)
+    for row in np.flatnonzero(far_enough).tolist():
+        own, place = clipped[row], int(places[row])
         rest = np.concatenate([own[:place] - own[:place].mean(), own[place:] - own[place:].mean()])
-        noise = max(_long_run_deviation(rest), floor)
-        found.append((place, float(distance[place - margin]) / (noise * length**0.5)))
-    return found
+        noise = max(_long_run_deviation(rest), float(floors[row]))
+        strength = float(farthest[row]) / (noise * length**0.5)
+        if strength >= limit:
+            yield row, place, strength
+
+
+def _at_least_deviation(clipped: Matrix, places: npt.NDArray[np.intp]) -> Matrix:
+    """Return for each row less than the standard deviation of its values around the means before and after its place: the noise
+    is at least that, and of most rows nothing more has to be known.
+    """
+    length = clipped.shape[1]
+    squares = (clipped * clipped).sum(axis=1)
+    sums = np.cumsum(clipped, axis=1)
+    before = sums[np.arange(len(sums)), places - 1]
+    after = sums[:, -1] - before
+    variances = (squares * (1 - _ROUNDING) - before**2 / places - after**2 / (length - places)) / length
+    return np.asarray((1 - _ROUNDING) * np.sqrt(np.maximum(variances, 0.0)))
 
 
 def _long_run_deviation(rest: Matrix) -> float:
