@@ -16,7 +16,6 @@ from tachoscope_show.text.state_bar import color
 Axis = Literal["time", "step"]
 Unit = Literal["share", "seconds"]
 
-
 _MOST_BARS = 50
 """More bins are areas: the hover takes the nearest begin, so it is off by half a bin, which is then narrow."""
 _SEEN = 1e-3
@@ -53,7 +52,7 @@ def _bars(figure: go.Figure, course: Timeline, axis: Axis, value: Matrix, names:
 
 
 def _areas(figure: go.Figure, course: Timeline, axis: Axis, value: Matrix, names: Mapping[str, str], fill: str) -> None:
-    """Draw the bins of a state as one outline, which takes a browser a quarter of the time that as many bars take."""
+    """Draw the bins of a state as one outline, which takes a browser a third of the time of 200 bars."""
     by_step = axis == "step"
     starts, ends = (course.first_step - 0.5, course.last_step + 0.5) if by_step else (course.start, course.end)
     behind = np.flatnonzero(starts[1:] - ends[:-1] > (ends[-1] - starts[0]) * _SEEN) + 1

@@ -212,7 +212,7 @@ def _points(figure: go.Figure, grid: RankGrid, x: Matrix) -> None:
     figure.add_scatter(
         x=x[columns],
         y=rows.astype(np.int16),
-        # Markers can be selected. All but one are not drawn, which takes a browser a tenth of the time.
+        # Markers can be selected. All but one are not drawn: half the time of a browser.
         mode="markers",
         marker={"maxdisplayed": 1, "opacity": 0},
         customdata=np.stack(known, axis=1).astype(short),  # goes to the browser as bytes
