@@ -12,12 +12,16 @@ from tachoscope_core.storage.preflights import Measurement
 _DEVIATION = 1.4826
 """Standard deviations in a median absolute deviation, for normal noise."""
 _LEAST_REPETITIONS = 3
+_AGREE_RATIO = 0.03
+"""Repetitions that differ by no more decide: a host is refused for 10 % and more."""
 _MOST_CALLS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long a test measures: repetitions of `seconds` each, longer than the 100 ms after which a CPU quota pauses a process."""
+    """How long a test measures: repetitions of `seconds` each, longer than the 100 ms after which a CPU quota pauses a process; at
+    most `repetitions`.
+    """
 
     seconds: float
     repetitions: int
@@ -50,10 +54,17 @@ def rates(call: Callable[[], object], units: float, effort: Effort, wait: Callab
     """
     _timed(call, 1, wait)
     count = min(max(1, round(effort.seconds / max(_timed(call, 1, wait), 1e-7))), _MOST_CALLS)
+    return repeated(lambda: count * units / _timed(call, count, wait), effort)
+
+
+def repeated(once: Callable[[], float], effort: Effort) -> list[float]:
+    """Return the rates of repetitions: until they agree, or all of them, or those of twice the time."""
     stop = time.monotonic() + 2 * effort.seconds * effort.repetitions
     found: list[float] = []
     while len(found) < effort.repetitions and (time.monotonic() < stop or len(found) < _LEAST_REPETITIONS):
-        found.append(count * units / _timed(call, count, wait))
+        found.append(once())
+        if len(found) >= _LEAST_REPETITIONS and max(found) - min(found) <= _AGREE_RATIO * statistics.median(found):
+            break
     return found
 
 

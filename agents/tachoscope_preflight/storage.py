@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage.preflights import Measurement
 from tachoscope_preflight.hardware import file_system
-from tachoscope_preflight.repeat import Effort, failed, measured
+from tachoscope_preflight.repeat import Effort, failed, measured, repeated
 
 WRITE = "storage_write_bytes_per_second"
 READ = "storage_read_bytes_per_second"
@@ -24,6 +24,7 @@ FSYNC = "storage_fsyncs_per_second"
 _CHUNK = 1 << 20
 _FILE_BYTES = 128 << 20
 _FSYNC_BYTES = 4096
+_STAMP_BYTES = 8
 _BROKEN = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.ENXIO, errno.EREMOTEIO, errno.EUCLEAN}
 
 
@@ -40,22 +41,41 @@ def measure(folder: str, effort: Effort) -> Iterator[Measurement]:
         with _file(folder) as (descriptor, direct), mmap.mmap(-1, _CHUNK) as data, mmap.mmap(-1, _CHUNK) as back:
             data.write(os.urandom(_CHUNK))
             like = f"{file_system(folder)}, {'O_DIRECT' if direct else 'after fsync'}"
-            written: list[float] = []
-            for _ in range(effort.repetitions + 1):  # the first is the warm-up
-                rate, size = _pass(lambda place: os.pwrite(descriptor, data, place), _FILE_BYTES, effort, descriptor)
-                written.append(rate)
-            yield measured(WRITE, written[1:], device=folder, comparable_with=like)
+
+            def write(place: int) -> int:
+                data[:_STAMP_BYTES] = place.to_bytes(_STAMP_BYTES, "little")  # no two chunks are equal
+                return os.pwrite(descriptor, data, place)
+
+            def read(place: int) -> int:
+                return os.preadv(descriptor, [back], place)
+
+            _, size = _pass(write, _FILE_BYTES, effort, descriptor)  # the warm-up
+            written = repeated(lambda: _pass(write, size, effort, descriptor)[0], effort)
+            yield measured(WRITE, written, device=folder, comparable_with=like)
             name = READ
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            read = [_pass(lambda place: os.preadv(descriptor, [back], place), size, effort)[0] for _ in range(effort.repetitions)]
-            if back[:] != data[:]:
-                yield failed(READ, "what was read is not what was written", device=folder, broken=True)
+            rates = repeated(lambda: _pass(read, size, effort)[0], effort)
+            if wrong := _wrong_chunks(read, size, data, back, effort):
+                what = f"{wrong} MiB of those read are not what was written"
+                yield failed(READ, what, device=folder, broken=True)
             else:
-                yield measured(READ, read, device=folder, comparable_with=like)
+                yield measured(READ, rates, device=folder, comparable_with=like)
             name = FSYNC
             yield measured(FSYNC, _fsyncs(descriptor, data, effort), device=folder, comparable_with=like)
     except OSError as error:
         yield failed(name, f"{folder}: {error.strerror}", device=folder, broken=error.errno in _BROKEN)
+
+
+def _wrong_chunks(read: Callable[[int], int], size: int, data: mmap.mmap, back: mmap.mmap, effort: Effort) -> int:
+    """Read the file once more, as far as the time of two repetitions reaches; return how many chunks are not what was written."""
+    wrong, stop = 0, time.monotonic() + 2 * effort.seconds
+    for place in range(0, size, _CHUNK):
+        back[:] = bytes(_CHUNK)
+        data[:_STAMP_BYTES] = place.to_bytes(_STAMP_BYTES, "little")
+        wrong += read(place) != _CHUNK or back[:] != data[:]
+        if time.monotonic() > stop:
+            break
+    return wrong
 
 
 @contextlib.contextmanager
@@ -106,16 +126,13 @@ def _pass(move: Callable[[int], int], most: int, effort: Effort, sync: int | Non
 
 
 def _fsyncs(descriptor: int, data: mmap.mmap, effort: Effort) -> list[float]:
-    found = []
-    page = memoryview(data)[:_FSYNC_BYTES]
-    try:
-        for _ in range(effort.repetitions):
-            began, count = time.perf_counter(), 0
-            while not count or time.perf_counter() - began < effort.seconds:
-                os.pwrite(descriptor, page, 0)
-                os.fsync(descriptor)
-                count += 1
-            found.append(count / (time.perf_counter() - began))
-    finally:
-        page.release()
-    return found
+    def once() -> float:
+        began, count = time.perf_counter(), 0
+        while not count or time.perf_counter() - began < effort.seconds:
+            os.pwrite(descriptor, page, 0)
+            os.fsync(descriptor)
+            count += 1
+        return count / (time.perf_counter() - began)
+
+    with memoryview(data)[:_FSYNC_BYTES] as page:
+        return repeated(once, effort)
