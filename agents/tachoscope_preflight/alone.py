@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tachoscope_analyzers.preflight.nodes import Fleet, judge_nodes
+from tachoscope_analyzers.preflight.nodes import judge_nodes
 from tachoscope_core.storage.preflights import Measurement, NodeResult
 from tachoscope_preflight.node import Wanted, group_of, measure
 
@@ -27,8 +27,8 @@ def result(torch: Any, wanted: Wanted, history: Sequence[NodeResult], nominal: M
 
 
 def suspects(results: Sequence[NodeResult], history: Sequence[NodeResult], nominal: Mapping[str, float]) -> dict[str, list[str]]:
-    """Return by host the groups of tests that gave rates that are too low; what failed is not repeated."""
-    judged = judge_nodes(results, Fleet([*history, *results]), nominal)
+    """Return by host the groups of tests that gave rates that are too low, whoever else was slow; what failed is not repeated."""
+    judged = judge_nodes(results, history, nominal, excuse=False)
     low = [one for one in judged if one.verdict == "unfit" and one.median is not None]
     return {host: sorted({group_of(one.name) for one in low if one.host == host}) for host in {one.host for one in low}}
 

@@ -22,11 +22,13 @@ class Wanted:
 
     Attributes:
         storage: a folder; None: none. interface: of the network; None: the one that the host's name leads to.
+        backend: that carries what hosts exchange.
     """
 
     quick: bool = False
     storage: str | None = None
     interface: str | None = None
+    backend: str = "gloo"
 
     @property
     def effort(self) -> Effort:

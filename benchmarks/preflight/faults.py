@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.lab import network, processes
+from benchmarks.lab import cgroups, network, processes
 from benchmarks.preflight import hosts
 from benchmarks.preflight.hosts import Shape
 
@@ -17,6 +19,10 @@ SLOW_NETWORK_BYTES_PER_SECOND = 4e6
 SLOW_DISK_BYTES_PER_SECOND = 2_000_000
 SLOW_CORE_SHARE = 0.08
 COMPETITORS = 2
+MEMORY_BYTES = 96_000_000
+CLOCK_SECONDS = 7.0
+SIZE = 4
+"""Hosts of a run, where a fault has to know it."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,37 @@ def _packet_loss(shape: Shape, planted: Planted, place: Path) -> None:
     shape.inside.append(lambda: network.command("tc", "qdisc", "replace", "dev", "eth0", "root", *queue))
 
 
+def _memory_limit(shape: Shape, planted: Planted, place: Path) -> None:
+    settings = {"memory.limit_in_bytes": str(MEMORY_BYTES)}  # less than the test of memory takes: the kernel kills the command
+    shape.inside.append(lambda: cgroups.join(cgroups.make("memory", f"host{planted.host}", settings)))
+
+
+def _corrupt_reads(shape: Shape, planted: Planted, place: Path) -> None:
+    """Flip a bit in one of eight reads, between the kernel and the command: no device here can be made to do so."""
+    read = os.preadv
+
+    def corrupted(descriptor: int, buffers: Sequence[bytearray], place: int) -> int:
+        moved = read(descriptor, buffers, place)
+        if (place >> 20) % 8 == 3:
+            buffers[0][moved // 2] ^= 1
+        return moved
+
+    shape.inside.append(lambda: setattr(os, "preadv", corrupted))
+
+
+def _wrong_clock(shape: Shape, planted: Planted, place: Path) -> None:
+    """Let the command read a clock that is behind: no namespace has a real-time clock of its own."""
+    clock = time.time
+    shape.inside.append(lambda: setattr(time, "time", lambda: clock() - CLOCK_SECONDS))
+
+
+def _unreachable(shape: Shape, planted: Planted, place: Path) -> None:
+    """Refuse whatever goes to others than the first host."""
+    for other in set(range(1, SIZE)) - {planted.host}:
+        words = ("ip", "route", "add", "prohibit", f"{network.address_of(other)}/32")
+        shape.inside.append(functools.partial(network.command, *words))
+
+
 def _absent(shape: Shape, planted: Planted, place: Path) -> None:
     shape.absent = True
 
@@ -110,9 +147,13 @@ KINDS: dict[str, Callable[[Shape, Planted, Path], None]] = {
     "link_cut": _link_cut,
     "delay": _netem("delay", "30ms"),
     "absent": _absent,
+    "corrupt_reads": _corrupt_reads,
+    "wrong_clock": _wrong_clock,
+    "unreachable": _unreachable,
+    "memory_limit": _memory_limit,
 }
 NEED_NETEM = {"delay"}
-_NOT_THE_FIRST = {"absent", "link_cut"}
+_NOT_THE_FIRST = {"absent", "link_cut", "memory_limit", "unreachable"}
 """Without the first host, or a way to it, a host has no report but says on stderr that it cannot reach the first one."""
 
 
@@ -127,17 +168,17 @@ def why_no_netem() -> str:
     return ""
 
 
-def plan(count: int, size: int) -> list[Planted]:
+def plan(count: int) -> list[Planted]:
     """Return faults of all kinds that can be planted here in turn, on hosts in turn."""
     found = []
     without = NEED_NETEM if why_no_netem() else set()
     kinds = [kind for kind in KINDS if kind not in without]
     for index in range(count):
         kind = kinds[index % len(kinds)]
-        host = index % size
-        other = (host + 1) % size if kind.startswith("link_") else None
+        host = index % SIZE
+        other = (host + 1) % SIZE if kind.startswith("link_") else None
         if kind in _NOT_THE_FIRST:
-            host = 1 + index % (size - 1)
-            other = 1 + host % (size - 1) if other is not None else None
+            host = 1 + index % (SIZE - 1)
+            other = 1 + host % (SIZE - 1) if other is not None else None
         found.append(Planted(kind, host, other))
     return found

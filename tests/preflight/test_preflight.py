@@ -19,14 +19,13 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.storage import preflights
 from tachoscope_core.storage.store import Store
 from tachoscope_preflight import busy, storage
-from tachoscope_preflight.repeat import Effort
+from tachoscope_preflight.repeat import Effort, repeated
 from tachoscope_preflight.together.places import Seat, seat
-from tachoscope_preflight.together.rounds import MOST_ROUNDS, disjoint, tournament
 from trying import each
 
 SHORT = """
 from tachoscope_preflight import node
-from tachoscope_preflight.repeat import Effort
+from tachoscope_preflight.repeat import Effort, repeated
 node.QUICK = Effort(0.01, 3)
 from tachoscope_cli.main import main
 main()
@@ -68,14 +67,14 @@ def test_a_rate_below_the_nominal_one_refuses_the_host_after_three_rounds_and_le
 
 @pytest.mark.skipif(bool(facilities.why_not(NEEDS)), reason="hosts need network namespaces and control groups")
 def test_of_three_hosts_the_one_that_sends_slowly_is_named_by_its_pairs_alone(tmp_path: Path) -> None:
-    output = tmp_path / "runs.jsonl"
-    command = [sys.executable, "-m", "benchmarks.preflight", "--kind", "send_slow", "--output", str(output)]
+    command = [sys.executable, "-m", "benchmarks.preflight", "--kind", "send_slow", "--folder", str(tmp_path)]
 
     subprocess.run(command, check=True, env=os.environ | {"TMPDIR": str(tmp_path)}, stdout=subprocess.DEVNULL)
 
-    run = json.loads(output.read_text())
+    run = json.loads((tmp_path / "runs.jsonl").read_text())
     assert (run["named"], run["right"]) == (["host1"], True), run
     assert run["codes"] == {"host0": 3, "host1": 3, "host2": 1}  # the first host's is that of all
+    assert run["stored"] == {"host0": "not judged", "host1": "unfit", "host2": "not judged"}  # evidence for the life cycle of nodes
 
 
 def _burn() -> None:
@@ -104,18 +103,39 @@ def test_storage_that_is_not_there_is_misuse_and_a_right_that_is_missing_is_no_f
     assert (found.median, found.broken) == (None, False)
 
 
-@each("count", [2, 3, 4, 7, 16, 40])
-def test_in_rounds_of_disjoint_pairs_each_meets_each_other_once_or_fifteen_others(count: int) -> None:
-    rounds = tournament(range(count))
+def test_a_bit_that_is_not_read_as_it_was_written_is_a_fault_of_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = os.preadv
 
-    for pairs in rounds:
-        assert len({rank for pair in pairs for rank in pair}) == 2 * len(pairs)
-    met = [frozenset(pair) for pairs in rounds for pair in pairs]
-    assert len(set(met)) == len(met)
-    assert len(rounds) == min(count - 1 + count % 2, MOST_ROUNDS)
-    if count <= MOST_ROUNDS + 1:
-        assert len(met) == count * (count - 1) // 2
-    assert [pair for pairs in disjoint([(0, 1), (0, 2), (1, 2), (3, 4)]) for pair in pairs] == [(0, 1), (3, 4), (0, 2), (1, 2)]
+    def corrupted(descriptor: int, buffers: list[bytearray], place: int) -> int:
+        moved = read(descriptor, buffers, place)
+        buffers[0][moved // 2] ^= place == 0
+        return moved
+
+    monkeypatch.setattr(os, "preadv", corrupted)
+    found = {one.name: one for one in storage.measure(str(tmp_path), Effort(0.01, 3))}
+
+    assert (found[storage.READ].median, found[storage.READ].broken) == (None, True)
+    assert found[storage.WRITE].median
+
+
+def test_repetitions_end_when_three_agree_and_else_all_are_made() -> None:
+    agreeing, differing = itertools.repeat(1e9), itertools.cycle([1e9, 1.1e9])
+
+    assert len(repeated(lambda: next(agreeing), Effort(0.4, 9))) == 3
+    assert len(repeated(lambda: next(differing), Effort(0.4, 9))) == 9
+
+
+@each("code", [0, 1, 2, 3, 70])
+def test_the_prolog_and_the_init_container_of_the_guide_fail_only_where_something_is_unfit(code: int) -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/preflight.md").read_text()
+    prolog = guide.partition("```sh\n")[2].partition("```")[0]
+    [container] = [json.loads(line.partition("-c, ")[2].rstrip("]")) for line in guide.splitlines() if "command: [sh, -c" in line]
+    command = f"tachoscope() {{ return {code}; }}\n"
+
+    for script in (prolog, container):
+        done = subprocess.run(["sh", "-c", command + script], check=False)
+        assert "tachoscope preflight" in script
+        assert (done.returncode != 0) == (code == 3)
 
 
 def test_a_host_finds_its_seat_by_torchrun_by_srun_or_in_the_list() -> None:

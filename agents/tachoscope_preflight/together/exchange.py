@@ -1,4 +1,4 @@
-"""Exchanges over gloo: a pair of hosts, each pair over connections of its own, so that a broken link breaks no other pair."""
+"""Exchanges: a pair of hosts, each pair over connections of its own, so that a broken link breaks no other pair; and a ring."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import socket
 import statistics
 import time
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from tachoscope_core.report.preflight import Exchange
 from tachoscope_preflight.repeat import Effort
+from tachoscope_preflight.together.backends import Backend, Group
 
 _CHUNK_BYTES = 1 << 20
 _SMALL_BYTES = 64 << 10
@@ -20,30 +20,21 @@ _RING_BYTES = 8 << 20
 _MOST_CHUNKS = 4096
 _MOST_TRIPS = 100_000
 _EFFORT, _QUICK_EFFORT = Effort(0.3, 5), Effort(0.1, 3)
-_PATIENCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How this host reaches the others: by a network interface, or from the address by which it reaches the first one."""
+    """How this host reaches the others, and how thoroughly that is measured."""
 
-    torch: Any
-    address: str
-    interface: str | None
+    backend: Backend
     quick: bool
 
     @property
     def effort(self) -> Effort:
         return _QUICK_EFFORT if self.quick else _EFFORT
 
-    def group(self, store: Any, rank: int, size: int) -> Any:
-        """Return a process group of gloo. RuntimeError if a member does not come in time."""
-        gloo = self.torch.distributed.ProcessGroupGloo
-        options = gloo._Options()
-        where = {"interface": self.interface} if self.interface else {"hostname": self.address}
-        options._devices = [gloo.create_device(**where)]
-        options._timeout = timedelta(seconds=_PATIENCE_SECONDS)
-        return gloo(store, rank, size, options)
+    def group(self, store: Any, name: str, rank: int, size: int) -> Group:
+        return self.backend.group(self.backend.torch.distributed.PrefixStore(name, store), rank, size)
 
 
 def own_address(master: str, port: int) -> str:
@@ -57,8 +48,7 @@ def own_address(master: str, port: int) -> str:
 def pair(line: Line, store: Any, name: str, host: str, other: str, *, first: bool) -> list[Exchange]:
     """Exchange with another host; return what this host sent. Of a pair both call it at one time, one of them as `first`."""
     try:
-        group = line.group(line.torch.distributed.PrefixStore(name, store), 0 if first else 1, 2)
-        member = _Member(line, group, 1 if first else 0)
+        member = _Member(line, line.group(store, name, 0 if first else 1, 2), 1 if first else 0)
         trips = member.round_trips(leads=first)
         if not first:
             member.stream(leads=False)
@@ -73,18 +63,19 @@ def pair(line: Line, store: Any, name: str, host: str, other: str, *, first: boo
 class _Member:
     """One of a pair. Who leads decides after warm-ups how much is sent: a slow link takes seconds, not minutes."""
 
-    def __init__(self, line: Line, group: Any, other: int) -> None:
-        self._torch, self._effort, self._group, self._other = line.torch, line.effort, group, other
+    def __init__(self, line: Line, group: Group, other: int) -> None:
+        self._torch, self._device, self._effort = line.backend.torch, line.backend.device, line.effort
+        self._group, self._other = group, other
 
     def round_trips(self, *, leads: bool) -> float:
         """Return the median rate of round trips of eight bytes."""
-        message = self._torch.zeros(1, dtype=self._torch.int64)
+        message = self._torch.zeros(1, dtype=self._torch.int64, device=self._device)
 
         def seconds(count: int) -> float:
             began = time.perf_counter()
             for _ in range(count):
-                (_sent if leads else _got)(self._group, message, self._other)
-                (_got if leads else _sent)(self._group, message, self._other)
+                self._move(message, sends=leads)
+                self._move(message, sends=not leads)
             return max(time.perf_counter() - began, 1e-9)
 
         seconds(1)
@@ -95,12 +86,12 @@ class _Member:
         """Return the median rate in bytes per second of chunks in one direction, until the last has arrived."""
 
         def seconds(size: int, count: int) -> float:
-            chunk = self._torch.ones(size, dtype=self._torch.uint8)
+            chunk = self._torch.ones(size, dtype=self._torch.uint8, device=self._device)
             began = time.perf_counter()
             for _ in range(count):
-                (_sent if leads else _got)(self._group, chunk, self._other)
-            arrived = self._torch.zeros(1, dtype=self._torch.uint8)
-            (_got if leads else _sent)(self._group, arrived, self._other)
+                self._move(chunk, sends=leads)
+            arrived = self._torch.zeros(1, dtype=self._torch.uint8, device=self._device)
+            self._move(arrived, sends=not leads)
             return max(time.perf_counter() - began, 1e-9)
 
         seconds(_SMALL_BYTES, 1)
@@ -111,17 +102,12 @@ class _Member:
 
     def _told(self, number: int, most: int, *, leads: bool) -> int:
         """Return a number from 1 to `most` that both know: that of who leads."""
-        message = self._torch.tensor([number], dtype=self._torch.int64)
-        (_sent if leads else _got)(self._group, message, self._other)
+        message = self._torch.tensor([number], dtype=self._torch.int64, device=self._device)
+        self._move(message, sends=leads)
         return min(max(1, int(message[0])), most)
 
-
-def _sent(group: Any, tensor: Any, other: int) -> None:
-    group.send([tensor], other, 0).wait()
-
-
-def _got(group: Any, tensor: Any, other: int) -> None:
-    group.recv([tensor], other, 0).wait()
+    def _move(self, tensor: Any, *, sends: bool) -> None:
+        (self._group.send if sends else self._group.receive)(tensor, self._other)
 
 
 def ring(line: Line, store: Any, name: str, rank: int, size: int) -> float:
@@ -130,14 +116,14 @@ def ring(line: Line, store: Any, name: str, rank: int, size: int) -> float:
     Raises:
         RuntimeError: a host did not take part in time.
     """
-    torch = line.torch
-    group = line.group(torch.distributed.PrefixStore(name, store), rank, size)
-    data = torch.ones(_RING_BYTES // 4, dtype=torch.float32)
+    group = line.group(store, name, rank, size)
+    torch = line.backend.torch
+    data = torch.ones(_RING_BYTES // 4, dtype=torch.float32, device=line.backend.device)
     seconds = []
     for _ in range(1 + line.effort.repetitions):  # the first is the warm-up
         data.fill_(1.0)
         began = time.perf_counter()
-        group.allreduce([data]).wait()
+        group.sum(data)
         seconds.append(time.perf_counter() - began)
     if not bool((data == size).all()):
         raise RuntimeError("the sum over all hosts is wrong")

@@ -16,31 +16,42 @@ from tachoscope_core.storage.preflights import Measurement, NodeResult
 from tachoscope_preflight.together.places import Seat
 
 _PREFIX = "tachoscope-preflight"
+_STORE_SECONDS = 10.0
+"""For which one of a pair waits for the address of the other one."""
 _LONGEST_TASK_SECONDS = 900.0
 """For which a host waits that has nothing to do: pairs of others are measured meanwhile."""
+
+
+class Addition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a host stores beside its own measurements: exchanges, and the verdict, evidence for the life cycle of nodes."""
+
+    exchanged: list[Measurement] = []
+    verdict: str = ""
+    why: str = ""
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What all hosts do next, by rank.
 
     Attributes:
-        groups: tests to make, by rank; empty: all. pairs: that exchange at one time. ring: ranks in their order.
-        verdicts, exchanged: at the end, of each rank, and what it adds to its result. error: why everybody stops.
+        groups: tests to make, by rank; empty: all. pairs, rings: that exchange at one time.
+        verdicts: at the end, of each rank. adds: at the end, to its result. error: why everybody stops.
     """
 
-    kind: Literal["measure", "pairs", "ring", "end", "stop"]
+    kind: Literal["measure", "clock", "pairs", "rings", "end", "stop"]
     groups: dict[int, list[str]] = {}
     pairs: list[tuple[int, int]] = []
-    ring: list[int] = []
+    rings: list[list[int]] = []
     verdicts: dict[int, Verdict] = {}
-    exchanged: dict[int, list[Measurement]] = {}
+    adds: dict[int, Addition] = {}
     error: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a host answers to a task; to a ring bytes per second."""
+    """What a host answers to a task; to a ring bytes per second. `time`: its clock's, Unix seconds."""
 
     host: str = ""
+    time: float = 0.0
     result: NodeResult | None = None
     exchanges: list[Exchange] = []
     ring: float | None = None
@@ -61,6 +72,7 @@ class Meeting:
             what = "could not listen on" if seat.listens else "could not reach the first host at"
             reason = str(error).partition("\n")[0][:200]
             raise TachoscopeError(f"{what} {seat.master}:{seat.port}: {reason}", exit_code=ExitCode.NOT_WELL) from None
+        store.set_timeout(timedelta(seconds=_STORE_SECONDS))
         self.store = distributed.PrefixStore(_PREFIX, store)
 
     def join(self, host: str) -> None:

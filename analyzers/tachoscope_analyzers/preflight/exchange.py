@@ -14,10 +14,17 @@ from tachoscope_core.storage.preflights import Measurement, NodeResult
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """By name of the rate: what is usual, of how many hosts, and the least rate; nothing where there is nothing to compare with."""
+    """By name of the rate: what is usual, of how many hosts, where there are enough to compare with; and the given least rates."""
 
     usual: dict[str, Reference]
-    least: dict[str, float]
+    nominal: dict[str, float]
+
+    @property
+    def fleet(self) -> dict[str, float]:
+        return {name: one.least for name, one in self.usual.items()}
+
+    def least(self, name: str) -> float | None:
+        return max((limits[name] for limits in (self.fleet, self.nominal) if name in limits), default=None)
 
 
 def measurements(exchanges: Sequence[Exchange], host: str, comparable_with: str) -> list[Measurement]:
@@ -33,9 +40,8 @@ def measurements(exchanges: Sequence[Exchange], host: str, comparable_with: str)
 def limits(
     exchanges: Sequence[Exchange], history: Sequence[NodeResult], nominal: Mapping[str, float], comparable_with: str
 ) -> Limits:
-    """Return the least rates: of the newest exchanges of all hosts in the store and in this run, and what is nominal."""
+    """Return what is usual in the newest exchanges of all hosts in the store and in this run, and what is nominal."""
     usual: dict[str, Reference] = {}
-    least = {name: nominal[name] for name in RATES if name in nominal}
     for name, rate in RATES.items():
         by_host: dict[str, list[float]] = {}
         for result in history:
@@ -47,8 +53,7 @@ def limits(
         found = reference(by_host, "pair_share")
         if found is not None and found.tells:
             usual[name] = found
-            least[name] = max(found.least, least.get(name, 0.0))
-    return Limits(usual, least)
+    return Limits(usual, {name: nominal[name] for name in RATES if name in nominal})
 
 
 def judge(
@@ -59,7 +64,7 @@ def judge(
     Args:
         unfit: hosts that are so by their own tests.
     """
-    seen = marked(exchanges, of.least)
+    seen = marked(exchanges, of.nominal, of.fleet)
     guilty = blame(seen, unfit)
     hosts = sorted({host for one in exchanges for host in (one.sender, one.receiver)})
     return seen, guilty, [one for host in hosts for one in _of_host(seen, host, guilty, of)]
@@ -70,7 +75,7 @@ def _of_host(exchanges: Sequence[Exchange], host: str, guilty: Blame, of: Limits
     for name, rate in RATES.items():
         rates = of_host(own, host, rate)
         usual = of.usual.get(name)
-        verdict, why = _verdict(host, name, own, guilty, judged=name in of.least)
+        verdict, why = _verdict(host, name, own, guilty, of)
         yield JudgedMeasurement(
             host=host,
             name=name,
@@ -78,19 +83,22 @@ def _of_host(exchanges: Sequence[Exchange], host: str, guilty: Blame, of: Limits
             why=why,
             median=statistics.median(rates) if rates else None,
             repetitions=len(rates),
-            least=of.least.get(name),
+            least=of.least(name),
             usual=usual.usual if usual else None,
             compared_hosts=usual.hosts if usual else 0,
         )
 
 
-def _verdict(host: str, name: str, own: Sequence[Exchange], guilty: Blame, *, judged: bool) -> tuple[Verdict, str]:
+def _verdict(host: str, name: str, own: Sequence[Exchange], guilty: Blame, of: Limits) -> tuple[Verdict, str]:
     bad = {frozenset((one.sender, one.receiver)) for one in own if name in one.bad or FAILED in one.bad}
     if bad and guilty.shared:
         return "unfit", "bad between most hosts: what they share, such as a switch or the network's settings"
     if bad and host in guilty.hosts:
         partners = {one.sender for one in own} | {one.receiver for one in own}
         return "unfit", f"bad with {len(bad)} of {len(partners) - 1} partners"
-    if judged:
-        return "fit", "but for pairs that are bad for another reason" if bad else "as between other hosts, or not below --least"
-    return "not judged", "nothing to compare with: too few hosts in the store and in this run, or they differ too much"
+    if name not in of.usual and name not in of.nominal:
+        return "not judged", "not compared: too few hosts in the store and in this run, or they differ too much"
+    able = [one for one in own if not one.bad and not {one.sender, one.receiver} & {*guilty.hosts}]
+    if any((RATES[name](one) or 0.0) < of.fleet.get(name, 0.0) for one in able):
+        return "not judged", "slower than usual, as other pairs at the same time: what they share, or a busy time"
+    return "fit", "but for pairs that are bad for another reason" if bad else "as between other hosts, or not below --least"

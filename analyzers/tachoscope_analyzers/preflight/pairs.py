@@ -49,19 +49,29 @@ def of_host(exchanges: Iterable[Exchange], host: str, rate: Rate) -> list[float]
 
 
 def within_run(exchanges: Sequence[Exchange], name: str) -> float:
-    """Return the rate below which a pair is bad compared with the others of the run; 0.0: three hosts are needed for that.
+    """Return the rate below which a pair is bad compared with the others of the run; 0.0: there is none."""
+    return threshold(_RATIOS[name]) * (_best_quarter(exchanges, name) or 0.0)
 
-    With one bad host of four half of all pairs are bad: what the best quarter reaches is what a pair should reach.
+
+def _best_quarter(exchanges: Sequence[Exchange], name: str) -> float | None:
+    """Return what a pair of this run should reach; None: three hosts are needed for that.
+
+    With one bad host of four half of all pairs are bad: it is what the best quarter reaches.
     """
     found = [value for one in exchanges if (value := RATES[name](one)) is not None]
     if len({one.sender for one in exchanges}) < 3 or len(found) < 2:
-        return 0.0
-    return threshold(_RATIOS[name]) * statistics.quantiles(found, n=4)[2]
+        return None
+    return statistics.quantiles(found, n=4)[2]
 
 
-def marked(exchanges: Sequence[Exchange], least: Mapping[str, float]) -> list[Exchange]:
-    """Return the exchanges with what is bad of each: that it failed, or is below a limit of the run or one of `least`, by name."""
-    limits = {name: max(within_run(exchanges, name), least.get(name, 0.0)) for name in RATES}
+def marked(exchanges: Sequence[Exchange], nominal: Mapping[str, float], fleet: Mapping[str, float] | None = None) -> list[Exchange]:
+    """Return the exchanges with what is bad of each: that it failed, or is below a limit.
+
+    Args:
+        nominal, fleet: limits by name. Below the fleet's a pair is bad unless the best of this run are near it: what is busy now
+            slows all.
+    """
+    limits = {name: max(within_run(exchanges, name), nominal.get(name, 0.0), _now(exchanges, name, fleet or {})) for name in RATES}
     return [msgspec.structs.replace(one, bad=_bad(one, limits)) for one in exchanges]
 
 
@@ -69,6 +79,12 @@ def _bad(one: Exchange, limits: Mapping[str, float]) -> list[str]:
     if one.error:
         return [FAILED]
     return [name for name, rate in RATES.items() if (rate(one) or 0.0) < limits[name]]
+
+
+def _now(exchanges: Sequence[Exchange], name: str, fleet: Mapping[str, float]) -> float:
+    best = _best_quarter(exchanges, name)
+    least = fleet.get(name, 0.0)
+    return least if best is None else min(least, (1 - threshold("pair_share")) * best)
 
 
 def blame(exchanges: Sequence[Exchange], unfit: Collection[str] = ()) -> Blame:

@@ -34,7 +34,8 @@ def reference(rates_by_host: Mapping[str, Sequence[float]], share: str = "share"
 
     Deviations are of logarithms, as rates of computers differ by ratios: a limit is never negative. They are those of all results
     around the median, so that they hold how hosts differ and how one differs from time to time; of the median deviation and that of
-    the lowest tenth the larger, as rates have a long tail below.
+    the lowest tenth the larger, as rates have a long tail below. Of few hosts the deviation is not well known: it is taken as
+    larger by the standard error of its estimate, about one in the root of their number.
 
     Args:
         share: name of the threshold below which a difference counts for nothing.
@@ -47,5 +48,6 @@ def reference(rates_by_host: Mapping[str, Sequence[float]], share: str = "share"
     distances = sorted(math.log(rate / usual) for rates in by_host.values() for rate in rates)
     tail = -distances[len(distances) // 10] / _TENTH
     deviation = max(_DEVIATION * statistics.median(map(abs, distances)), tail)
+    deviation *= 1 + 1 / math.sqrt(len(by_host))
     lower = math.exp(-threshold("deviations") * deviation)
     return Reference(usual, usual * min(lower, 1 - threshold(share)), len(by_host))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tachoscope_analyzers.preflight import exchange
-from tachoscope_analyzers.preflight.nodes import Fleet, judge_nodes
+from tachoscope_analyzers.preflight.nodes import judge_nodes
 from tachoscope_analyzers.preflight.pairs import DECIDED_BY, Blame
 from tachoscope_core.report.preflight import BadLink, Exchange, JudgedHost, JudgedMeasurement, PreflightReport, Verdict
 from tachoscope_core.storage.preflights import NodeResult
@@ -19,6 +19,7 @@ def report(
     exchanges: Sequence[Exchange] = (),
     exchanges_like: str = "",
     absent: Mapping[str, str] | None = None,
+    clocks: Sequence[JudgedMeasurement] = (),
     ring_bytes_per_second: float | None = None,
     ring_error: str = "",
     notes: Sequence[str] = (),
@@ -31,9 +32,9 @@ def report(
         ring_error: why an exchange of all hosts failed; no host is named for it.
     """
     of = exchange.limits(exchanges, history, nominal, exchanges_like)
-    own = judge_nodes(results, Fleet([*history, *results]), nominal)
+    own = judge_nodes(results, history, nominal)
     seen, guilty, of_exchanges = exchange.judge(exchanges, of, {one.host for one in own if one.verdict == "unfit"})
-    measurements = [*own, *of_exchanges]
+    measurements = [*own, *of_exchanges, *clocks]
     hosts = [_host(result.host, measurements) for result in results]
     hosts += [JudgedHost(host=host, verdict="unfit", why=why) for host, why in (absent or {}).items()]
     return PreflightReport(

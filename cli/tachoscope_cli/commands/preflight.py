@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tachoscope_preflight.node import Wanted
     from tachoscope_preflight.together.places import Seat
 
+Backend = StrEnum("Backend", ["gloo", "nccl"])
 _CODES = {"fit": ExitCode.OK, "unfit": ExitCode.FOUND, "not judged": ExitCode.NOT_WELL}
 
 
@@ -44,13 +46,16 @@ def preflight(
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where the first host listens, unless $MASTER_PORT says.")] = 29531,
     wait: Annotated[float, typer.Option(metavar="SECONDS", min=1.0, help="How long to wait for the other hosts.")] = 60.0,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter repetitions.")] = False,
+    backend: Annotated[
+        Backend, typer.Option(help="What carries exchanges; nccl: between first GPUs (never run on GPUs so far).")
+    ] = Backend.gloo,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter repetitions; each host meets three others.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also measure while other processes use the host or its GPUs.")] = False,
     format_: JsonOption = TEXT,
 ) -> None:
     """Test this node, or several together, before a job: is it as fast as the others?
 
-    Measures matrix multiply, copies of memory and to GPUs, loopback and storage, and between hosts each pair and a ring. Compares
+    Measures matrix multiply, copies of memory and to GPUs, loopback and storage, and between hosts pairs and a ring. Compares
     with the results of at least five other hosts of the same hardware in the store, and with --least. Exits with 0 if all is fit, 3
     if something is unfit, and 1 if something could not be judged.
     """
@@ -65,7 +70,7 @@ def preflight(
 
     if not force:
         refuse_if_busy()
-    wanted = Wanted(quick=quick, storage=str(storage) if storage else None, interface=interface)
+    wanted = Wanted(quick=quick, storage=str(storage) if storage else None, interface=interface, backend=backend.value)
     notes = [] if storage else ["storage was not tested: name a directory with --storage"]
     where = seat(os.environ, hosts, port)
     report: PreflightReport | None
@@ -131,7 +136,6 @@ def _together(
 ) -> tuple[PreflightReport | None, Verdict]:
     """Return the report, which only the first host has, and the verdict on this host; of the first host, on all of them."""
     from tachoscope_core.storage.store import Store
-    from tachoscope_preflight.hardware import cpu
     from tachoscope_preflight.together.conductor import Conductor
     from tachoscope_preflight.together.meeting import Meeting
     from tachoscope_preflight.together.member import Member, follow
@@ -141,7 +145,7 @@ def _together(
     if where.rank:
         return None, follow(member, meeting, lambda result: keep(Store(url), result))
     store, history = opened(url, notes)
-    conductor = Conductor(member, meeting, f"gloo, {cpu()}", notes)
+    conductor = Conductor(member, meeting, notes)
     found = conductor.conduct(history, nominal, wait_seconds, lambda result: keep(store, result))
     return found, found.verdict
 

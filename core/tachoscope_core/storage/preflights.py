@@ -43,7 +43,7 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class NodeResult(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What one host measured at `time`, Unix seconds. `verdict`, `why`: on the host; empty: not told, as in tests of several."""
+    """What one host measured at `time`, Unix seconds. `verdict`, `why`: on the host; empty: not told, as where most were unfit."""
 
     host: str
     time: float

@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 
+import msgspec
 import pytest
 
-from tachoscope_analyzers.preflight.nodes import Fleet, judge
+from tachoscope_analyzers.preflight import clocks
+from tachoscope_analyzers.preflight.exchange import measurements
+from tachoscope_analyzers.preflight.nodes import Fleet, judge, judge_nodes
 from tachoscope_analyzers.preflight.pairs import blame, marked
 from tachoscope_analyzers.preflight.report import report
 from tachoscope_core.report.preflight import Exchange
@@ -59,6 +62,34 @@ def test_of_healthy_results_with_noise_none_of_two_thousand_is_refused_and_a_thi
     assert of(66.0) == "unfit"
 
 
+def test_hosts_that_are_all_slow_at_one_time_are_not_judged_and_the_slowest_of_them_is_refused() -> None:
+    history = [result(f"h{index}", 100.0) for index in range(6)]
+
+    def verdicts(*rates: float, nominal: float = 1.0) -> str:
+        found = judge_nodes([result(f"n{index}", rate) for index, rate in enumerate(rates)], history, {NAME: nominal})
+        return " ".join({"fit": "+", "unfit": "-", "not judged": "?"}[one.verdict] for one in found)
+
+    assert verdicts(50.0, 52.0, 51.0, 49.0) == "? ? ? ?"
+    assert verdicts(50.0, 52.0, 51.0, 20.0) == "? ? ? -"
+    assert verdicts(100.0, 99.0, 101.0, 50.0) == "+ + + -"
+    assert verdicts(100.0, 99.0, 50.0, 50.0) == "+ + - -"
+    assert verdicts(50.0, 50.0) == "- -"  # one other host is not enough to say so
+    assert verdicts(50.0, 52.0, 51.0, nominal=60.0) == "- - -"
+
+
+def test_a_clock_that_certainly_differs_from_most_is_unfit_and_of_two_nobody_can_say_which() -> None:
+    def wrong(*offsets: tuple[float, float]) -> str:
+        return " ".join(
+            f"{one.host}:{one.verdict}:{one.why}" for one in clocks.judge({"abcd"[i]: one for i, one in enumerate(offsets)})
+        )
+
+    assert wrong((0, 0), (-0.3, 0.4), (-0.2, 0.2)) == ""
+    assert wrong((0, 0), (-0.1, 0.1), (6.9, 7.1)) == "c:unfit:at least 6.9 s ahead of the other hosts"
+    assert wrong((0, 0), (4.9, 5.1), (4.9, 5.1)) == "a:unfit:at least 5.0 s behind the other hosts"
+    assert wrong((0, 0), (-0.1, 0.1), (-3.0, 3.0)) == ""  # it took long to answer
+    assert wrong((0, 0), (4.9, 5.1)).count("not judged") == 2
+
+
 def test_what_broke_is_unfit_and_what_could_not_be_tried_is_not_judged() -> None:
     def of(*, broken: bool) -> str:
         return judge(Measurement(name=NAME, error="no space", broken=broken), "me", Fleet(), None).verdict
@@ -107,6 +138,20 @@ def test_where_all_pairs_are_bad_it_is_what_they_share_and_no_host_is_named() ->
     assert {one.why.partition(": ")[2] for one in found.hosts} == {
         "bad between most hosts: what they share, such as a switch or the network's settings"
     }
+
+
+def test_pairs_that_are_all_slower_than_usual_are_not_judged_and_one_that_is_slower_still_is_bad() -> None:
+    usual = [msgspec.structs.replace(one, bytes_per_second=3e9) for one in exchanges("efghij")]
+    history = [NodeResult(host=host, time=0.0, measurements=measurements(usual, host, "gloo")) for host in "efghij"]
+    now = exchanges("abcd")
+
+    def named(seen: list[Exchange]) -> tuple[list[str], list[str]]:
+        found = report([result(host, 1.0) for host in "abcd"], history, {NAME: 0.5}, exchanges=seen, exchanges_like="gloo")
+        return [one.verdict for one in found.hosts], [f"{link.one}{link.other}" for link in found.links]
+
+    assert named(now) == (["not judged"] * 4, [])
+    assert named(exchanges("abcd", {"bc"})) == (["not judged"] * 4, ["bc"])
+    assert named([msgspec.structs.replace(one, bytes_per_second=3e9) for one in now]) == (["fit"] * 4, [])
 
 
 def test_a_host_that_is_unfit_by_its_own_tests_explains_its_bad_pairs() -> None:
