@@ -136,7 +136,8 @@ def summary(rows: list[dict[str, Any]]) -> str:
             *(lines if planted else []),
             *([_line("all", planted)] if planted else []),
             *(f"wrong: {one['number']} {one['kind']}: {one['named']} for {one['truth']}" for one in planted if not one["right"]),
-            f"healthy: {sum(bool(one['named']) for one in healthy)} of {len(healthy)} runs refused; hosts {dict(verdicts)}",
+            f"healthy: {sum(bool(one['named']) for one in healthy)} of {len(healthy)} runs refused, "
+            f"{sum(not one['verdicts'] for one in healthy)} without a report; hosts {dict(verdicts)}",
             f"load {min(loads):.0f} to {max(loads):.0f}" if loads else "no run",
         ]
     )

@@ -24,7 +24,7 @@ from tachoscope_preflight.together.member import Member, end
 _MEASURE_SECONDS = 180.0
 _EXCHANGE_SECONDS = 90.0
 _GOODBYE_SECONDS = 30.0
-_CLOCK_SECONDS = 10.0
+_CLOCK_SECONDS = 30.0
 _GRACE_SECONDS, _SLOWER = 30.0, 5.0
 """A host that takes so much longer, and so many times as long, as the first one has stopped: out of memory, or its disk hangs."""
 _MOST_SEARCHES = 24
