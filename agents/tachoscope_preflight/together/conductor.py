@@ -66,10 +66,10 @@ class Conductor:
     def _present(self) -> list[int]:
         return [rank for rank in self._names if rank not in self._absent]
 
-    def _gather(self, wait_seconds: float) -> None:
+    def _gather(self, wait_seconds: float, *, spent_seconds: float) -> None:
         """Wait for the others to come; those that did measure already."""
         seat = self._meeting.seat
-        joined = self._meeting.joined(range(1, seat.size), wait_seconds)
+        joined = self._meeting.joined(range(1, seat.size), max(wait_seconds - spent_seconds, 1.0))
         self._names |= joined
         for rank in set(range(1, seat.size)) - set(joined):
             self._names[rank] = seat.name(rank)
@@ -105,7 +105,7 @@ class Conductor:
         number = self._set(task)
         own = self._member.do(number, task)
         took = time.monotonic() - began
-        self._gather(max(wait_seconds - took, 1.0))
+        self._gather(wait_seconds, spent_seconds=took)
         self._measured(self._answers(number, task, own, _patience(took)))
         self._look_at_clocks()
         for _ in range(MOST_ROUNDS - 1):
