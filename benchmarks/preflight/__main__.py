@@ -130,14 +130,14 @@ def summary(rows: list[dict[str, Any]]) -> str:
     kinds = sorted({one["kind"] for one in planted})
     lines += [_line(kind, [one for one in planted if one["kind"] == kind]) for kind in kinds]
     verdicts = collections.Counter(verdict for one in healthy for verdict in one["verdicts"].values())
+    refused, silent = sum(bool(one["named"]) for one in healthy), sum(not one["verdicts"] for one in healthy)
     loads = [one["load"] for one in counted]
     return "\n".join(
         [
             *(lines if planted else []),
             *([_line("all", planted)] if planted else []),
             *(f"wrong: {one['number']} {one['kind']}: {one['named']} for {one['truth']}" for one in planted if not one["right"]),
-            f"healthy: {sum(bool(one['named']) for one in healthy)} of {len(healthy)} runs refused, "
-            f"{sum(not one['verdicts'] for one in healthy)} without a report; hosts {dict(verdicts)}",
+            f"healthy: {refused} of {len(healthy)} runs refused, {silent} without a report; hosts {dict(verdicts)}",
             f"load {min(loads):.0f} to {max(loads):.0f}" if loads else "no run",
         ]
     )
