@@ -80,10 +80,12 @@ def _is_left_to_the_bars(item: pytest.Item) -> bool:
 
 
 SLOWEST = (
-    *("test_gate", "test_steps", "test_journeys", "test_live", "test_agent_process", "test_neighbours", "test_odd_jobs"),
-    *("test_run_with_agent", "test_promtests", "test_build", "test_hostile_pages", "test_probe_promise", "test_run", "test_wheel"),
-    *("test_drill", "test_isolated_python", "test_serving_processes", "test_serving_example", "test_run_watch", "test_watch"),
-    *("test_contained", "test_job_processes", "test_extras", "test_live_hang", "test_lines"),
+    *("test_steps", "test_actions", "test_supervisor", "test_preflight", "test_drill", "test_shared_jobs", "test_live"),
+    *("test_journeys", "test_agent_process", "test_gate", "test_run_with_agent", "test_otlp", "test_build", "test_hang_evidence"),
+    *("test_run_watch", "test_prometheus_api", "test_neighbours", "test_contained", "test_alertmanager", "test_four_mouths"),
+    *("test_serving_middleware", "test_first_failure", "test_web_tls", "test_wheel", "test_out_of_memory", "test_watch"),
+    *("test_recompilation", "test_plain", "test_collector_process", "test_serving_processes", "test_live_hang", "test_odd_jobs"),
+    *("test_otlp_process", "test_hostile_pages", "test_probe_promise", "test_run", "test_serving_example", "test_extras"),
 )
 """Modules that wait for processes, the longest first. They begin first, so that at the end no processor is idle."""
 

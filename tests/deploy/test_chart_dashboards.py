@@ -9,7 +9,7 @@ import pytest
 
 from helpers import REPOSITORY
 from kubernetes_rules import schema_faults
-from rendering import CHART, VERSIONS, render, run_helm, template
+from rendering import CHART, EACH_VERSION, render, run_helm, template
 from tachoscope_core import yaml_text
 
 GENERATED = REPOSITORY / "dashboards" / "generated"
@@ -34,7 +34,7 @@ def test_all_boards_are_there_as_they_were_built() -> None:
     assert found == {f"tachoscope-{path.name}": json.loads(path.read_text()) for path in GENERATED.glob("*.json")}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@EACH_VERSION
 def test_what_is_rendered_is_valid(version: str) -> None:
     documents = render({"dashboards": {"enabled": True}}, version)
 

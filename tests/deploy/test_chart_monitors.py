@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from kubernetes_rules import schema_faults
-from rendering import VERSIONS, one, render, template
+from rendering import EACH_VERSION, VERSIONS, one, render, template
 
 VALUES: dict[str, Any] = {
     "enabled": True,
@@ -29,7 +27,7 @@ def monitors(found: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]
     return {one["metadata"]["name"]: one for one in found if one["kind"] == kind}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@EACH_VERSION
 def test_what_a_service_monitor_brings_is_valid(version: str) -> None:
     assert [fault for one in documents("ServiceMonitor", version) for fault in schema_faults(one, version)] == []
 

@@ -10,7 +10,7 @@ import pytest
 
 from helpers import REPOSITORY
 from kubernetes_rules import schema_faults
-from rendering import CHART, VERSIONS, render, run_helm, template
+from rendering import CHART, EACH_VERSION, VERSIONS, render, run_helm, template
 from tachoscope_core import yaml_text
 
 GENERATED = REPOSITORY / "alerts" / "generated" / "prometheus"
@@ -38,7 +38,7 @@ def test_all_rules_are_there_as_they_were_built_with_the_templates_of_prometheus
     assert "{{ $labels.collector }}" in json.dumps(found)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@EACH_VERSION
 def test_what_is_rendered_is_valid_beside_the_boards(version: str) -> None:
     documents = render({"prometheusRules": {"enabled": True}, "dashboards": {"enabled": True}}, version)
 

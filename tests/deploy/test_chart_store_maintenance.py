@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kubernetes_rules import pod_faults, schema_faults
-from rendering import VERSIONS, one, render, template
+from rendering import EACH_VERSION, one, render, template
 from tachoscope_cli.app import app
 from tachoscope_core.storage.store import Store
 
@@ -26,7 +26,7 @@ def with_keep(values: dict[str, Any], **keep: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("values", [S3, CLAIM, with_keep(S3, **KEEP)])
-@pytest.mark.parametrize("version", VERSIONS)
+@EACH_VERSION
 def test_what_is_rendered_is_valid(values: dict[str, Any], version: str) -> None:
     assert [
         fault for document in render(values, version) for fault in schema_faults(document, version) + pod_faults(document)

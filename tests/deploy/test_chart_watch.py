@@ -10,7 +10,7 @@ import pytest
 
 from helpers import REPOSITORY
 from kubernetes_rules import pod_faults, schema_faults
-from rendering import VERSIONS, one, render, template
+from rendering import EACH_VERSION, one, render, template
 from tachoscope_alerts.compile.event_alerts import load
 from tachoscope_watch.nodes.rules_file import read_rules
 
@@ -30,7 +30,7 @@ NODES = {"store": {"url": "s3://bucket/x"}, "watch": {"enabled": True, "nodes": 
 
 
 @pytest.mark.parametrize("values", [S3, CLAIM, NODES])
-@pytest.mark.parametrize("version", VERSIONS)
+@EACH_VERSION
 def test_what_is_rendered_is_valid(values: dict[str, Any], version: str) -> None:
     documents = render(values | {"podMonitor": {"enabled": True}}, version)
 

@@ -14,7 +14,7 @@ import yaml
 
 from helpers import REPOSITORY
 from kubernetes_rules import pod_faults, pods, schema_faults
-from rendering import CHART, DEPLOY, VERSIONS, one, render
+from rendering import CHART, DEPLOY, EACH_VERSION, VERSIONS, one, render
 from tachoscope_core import yaml_text
 from tachoscope_core.metrics.gpu import GPU_METRICS
 from tachoscope_node.config.settings import Config
@@ -51,7 +51,7 @@ def test_the_table_of_rights_is_that_of_the_chart() -> None:
     assert table() in PAGE
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@EACH_VERSION
 def test_each_document_is_valid(version: str) -> None:
     assert [document["kind"] for document in DOCUMENTS] == ["Pod", "Pod", "Secret"]
     assert [fault for document in DOCUMENTS for fault in schema_faults(document, version) + pod_faults(document)] == []

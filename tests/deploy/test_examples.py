@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubernetes_rules import pod_faults, pods, schema_faults
-from rendering import DEPLOY, VERSIONS, all_values
+from rendering import DEPLOY, EACH_VERSION, VERSIONS, all_values
 from tachoscope.process import identity
 from tachoscope.process.placement import pod_uid
 from tachoscope_core import yaml_text
@@ -34,7 +34,7 @@ EACH = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 
 
 @EACH
-@pytest.mark.parametrize("version", VERSIONS)
+@EACH_VERSION
 def test_an_example_is_valid_for_each_kubernetes_version_and_loses_no_field(path: Path, version: str) -> None:
     document = read(path)
 
