@@ -27,7 +27,7 @@ def result(torch: Any, wanted: Wanted, history: Sequence[NodeResult], nominal: M
 
 
 def suspects(results: Sequence[NodeResult], history: Sequence[NodeResult], nominal: Mapping[str, float]) -> dict[str, list[str]]:
-    """Return by host the groups of tests that gave rates that are too low, whoever else was slow; what failed is not repeated."""
+    """Return by host the groups of tests whose rates are too low by themselves; what failed is not repeated."""
     judged = judge_nodes(results, history, nominal, excuse=False)
     low = [one for one in judged if one.verdict == "unfit" and one.median is not None]
     return {host: sorted({group_of(one.name) for one in low if one.host == host}) for host in {one.host for one in low}}

@@ -4,7 +4,7 @@
     reader: [user:bob]                                   # sees all jobs
     operator: [certificate:ops.example.org]              # sees and cancels all jobs
 
-A client is known by the web configuration. One without a role may nothing.
+A client is known by the web configuration. One without a role is refused.
 """
 
 from __future__ import annotations
@@ -79,5 +79,5 @@ def _client(value: Value, known: frozenset[str]) -> str:
     name = value.word()
     if name not in known and not (name.startswith(CERTIFICATE) and name != CERTIFICATE):
         listed = ", ".join([*sorted(known), f"{CERTIFICATE}NAME"])
-        raise value.error(f"is {name!r}, no client of the web configuration", f"known are {listed}")
+        raise value.error(f"is {name!r}, which is not a client of the web configuration", f"known are {listed}")
     return name

@@ -76,7 +76,7 @@ class Run:
 
     def command(self) -> list[str]:
         rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:29519", "--local-addr=127.0.0.1"]
-        torchrun = ["torchrun", "--nnodes=2", "--nproc-per-node=1", *rendezvous, "train.py"]
+        torchrun = [str(Path(sys.executable).with_name("torchrun")), "--nnodes=2", "--nproc-per-node=1", *rendezvous, "train.py"]
         length = [f"--steps={self.steps}", f"--every={EVERY}", f"--seconds={STEP_SECONDS}"]
         return [*torchrun, *length, f"--checkpoints={self.storage.folder}", f"--shards={self.folder}/shards"]
 

@@ -219,7 +219,7 @@ def _cause(row: records.ProcessFailed) -> Cause:
 def _of_exit(row: records.ProcessExited, rank: int, at: float) -> RankEnd:
     message, killed = _of_exit_code(row.exit_code)
     end = RankEnd(rank, at, "primary", "killed" if killed else "exited", row.host)
-    if -row.exit_code in _FROM_OUTSIDE:  # the line at which it struck is no cause
+    if -row.exit_code in _FROM_OUTSIDE:  # the line where it arrived is not a cause
         words = f"{message}, at {row.location}" if row.location else message
         return replace(end, message=words, stood=row.location, stood_in=row.function)
     words = f"{message}: {row.message}" if row.message else message

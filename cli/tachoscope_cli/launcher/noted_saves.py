@@ -18,7 +18,7 @@ from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 
 ATTEMPT_VARIABLE = "TACHOSCOPE_TRAINING_ATTEMPT"
-"""Environment variable with the number of the supervised attempt; unset: nobody continues the job."""
+"""Environment variable with the number of the supervised attempt; unset: the job is not supervised."""
 MOST_RANKS, MOST_LINES, MOST_BYTES = 256, 64, 512 << 10
 """Of a node: ranks whose start is noted, and records of saves, the newest."""
 

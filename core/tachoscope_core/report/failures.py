@@ -60,7 +60,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 _OF_HOST = frozenset({"hang", "killed", "host_lost"})
 """Causes behind which a host may stand, as none of the job's code is known to."""
 _TOLD_TO_GO = tuple(f"killed by {name}" for name in ("SIGTERM", "SIGINT", "SIGHUP"))
-"""Somebody decided on these; a host that fails sends none."""
+"""People and schedulers send these; a host that fails does not."""
 
 
 def suspect_host(failure: Failure | None, *, by_engine: bool, names: Mapping[str, str] | None = None) -> str:
