@@ -86,13 +86,12 @@ class StepIndex:
     def disordered(self) -> list[str]:
         """Return the processes of which a step is recorded twice, or may not be plausible beside the others."""
         one, other = self._table[:-1], self._table[1:]
-        follows = (
-            (other["first_seq"] > one["last_seq"])
-            & (other["first_number"] > one["last_number"])
-            & (other["begin_ns"] >= one["last_end_ns"])
-        )
+        follows: npt.NDArray[np.bool_] = other["first_seq"] > one["last_seq"]
+        follows &= other["first_number"] > one["last_number"]
+        follows &= other["begin_ns"] >= one["last_end_ns"]
+        of_same: npt.NDArray[np.bool_] = one["writer"] == other["writer"]
         odd = np.zeros(len(self.writers), dtype=bool)
-        odd[other["writer"][(one["writer"] == other["writer"]) & ~follows]] = True
+        odd[other["writer"][of_same & ~follows]] = True
         highest = np.zeros(len(self.writers), np.int64)
         np.maximum.at(highest, self._table["writer"], self._table["last_number"])
         odd |= highest > highest_number(self._sums("steps"))

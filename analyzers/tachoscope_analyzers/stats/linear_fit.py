@@ -28,8 +28,9 @@ def fitted(x: Vector, y: Vector) -> LinearFit:
     Where x or y does not vary, slope and correlation are 0.
     """
     line = _least_squares(x, y)
-    residual = np.abs(y - line.slope * x - line.intercept)
-    kept = np.argsort(residual, kind="stable")[: len(x) - int(_LEFT_OUT * len(x))]
+    expected = line.slope * x + line.intercept
+    residual = y - expected
+    kept = np.argsort(np.abs(residual), kind="stable")[: len(x) - int(_LEFT_OUT * len(x))]
     return _least_squares(x[kept], y[kept])
 
 

@@ -134,7 +134,8 @@ def shifted(seconds: Matrix, numbers: npt.NDArray[np.int64]) -> Baseline | None:
     long = [piece for piece in pieces if len(piece) >= lasting]
     if not long:
         return None
-    base = min(long, key=lambda piece: float(np.median(seconds[piece])))
+    medians = [float(np.median(seconds[piece])) for piece in long]
+    base = long[int(np.argmin(medians))]
     slow = np.zeros(len(seconds), dtype=bool)
     for piece in pieces:
         if _above(seconds[piece], seconds[base]):

@@ -99,14 +99,16 @@ def collectives(view: TraceView) -> Collectives:
     computing = Computing(view, communicating)
     launches = view.work.launch[communicating]
     rows = np.concatenate([_on_device(view, communicating), _on_host(view, launches)])
-    rows = rows[np.lexsort((rows["row"], rows["start_ns"]))]
+    order = np.lexsort((rows["row"], rows["start_ns"]))
+    rows = rows[order]
     rows["exposed_ns"] = computing.exposed_each(rows)
     return Collectives(rows, _by_group(rows, computing), computing.exposed(rows))
 
 
 def _by_group(rows: Array, computing: Computing) -> Array:
     places: dict[tuple[Any, ...], list[int]] = {}
-    for place, key in enumerate(zip(*(rows[name].tolist() for name in GROUP_KEYS), strict=True)):
+    columns = [rows[name].tolist() for name in GROUP_KEYS]
+    for place, key in enumerate(zip(*columns, strict=True)):
         places.setdefault(key, []).append(place)
     groups = np.zeros(len(places), dtype=GROUP)
     for number, key in enumerate(sorted(places)):
@@ -120,7 +122,8 @@ def _by_group(rows: Array, computing: Computing) -> Array:
             sum(one.total for one in computing.exposed(part)),
             float(np.median(known)) if len(known) else np.nan,
         )
-    return groups[np.argsort(-groups["exposed_ns"], kind="stable")]
+    shortest_first = -groups["exposed_ns"]
+    return groups[np.argsort(shortest_first, kind="stable")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,8 @@ def _outer_first(begin: Nanoseconds, finish: Nanoseconds) -> Rows:
     """Return the order by start, longer ones first. Traces are nearly sorted, so one pass suffices."""
     order = np.argsort(begin, kind="stable")
     together = np.diff(begin[order]) == 0
-    tied = (
-        np.flatnonzero(np.append(together, False) | np.append(False, together)) if together.any() else np.zeros(0, dtype=np.int64)
-    )
+    with_next, with_last = np.append(together, False), np.append(False, together)
+    tied = np.flatnonzero(with_next | with_last)
     rows = order[tied]
     order[tied] = rows[np.lexsort((-finish[rows], begin[rows]))]
     return np.asarray(order)

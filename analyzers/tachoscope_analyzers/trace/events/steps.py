@@ -197,9 +197,11 @@ def _optimizer_ends(trace: Trace) -> Nanoseconds:
     rows = _of_busiest_track(trace, named(trace, _OPTIMIZER_STEP, _HOST_MARKS))
     if not len(rows):
         return np.zeros(0, dtype=np.int64)
-    names, counts = np.unique(trace.events["name"][rows], return_counts=True)
+    of_rows = trace.events["name"][rows]
+    names, counts = np.unique(of_rows, return_counts=True)
     several = np.where(counts > 1, counts, np.iinfo(np.int64).max)
-    return np.unique(trace.end[rows[trace.events["name"][rows] == names[several.argmin()]]])
+    chosen = of_rows == names[several.argmin()]
+    return np.unique(trace.end[rows[chosen]])
 
 
 def _tiled(trace: Trace, work: DeviceWork, starts: Nanoseconds, ends: Nanoseconds, numbers: Nanoseconds, source: str) -> Steps:

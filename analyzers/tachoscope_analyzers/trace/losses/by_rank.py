@@ -141,9 +141,19 @@ def rank_losses(view: TraceView) -> RankLosses:
 def _busiest(states: npt.NDArray[Any]) -> int:
     if not len(states):
         return HOST
-    busy = states["duration_ns"] - states["host_wait_ns"] - states["data_wait_ns"] - states["unexplained_ns"]
-    devices = np.unique(states["device"])
-    return int(devices[int(np.argmax([busy[states["device"] == device].sum() for device in devices]))])
+    busy: Rows = states["duration_ns"].copy()
+    for idle in ("host_wait_ns", "data_wait_ns", "unexplained_ns"):
+        busy -= states[idle]
+    numbers: Rows = states["device"]
+    devices: list[int] = np.unique(numbers).tolist()
+    return max(devices, key=lambda device: int(busy[numbers == device].sum()))
+
+
+def _span(steps: npt.NDArray[Any]) -> tuple[Rows, Rows]:
+    """Return begin and end of each step, in ns."""
+    begin: Rows = steps["start_ns"]
+    duration: Rows = steps["duration_ns"]
+    return begin, begin + duration
 
 
 def _seconds(steps: npt.NDArray[Any], state: str) -> Matrix:
@@ -182,7 +192,8 @@ def _input(view: TraceView, steps: npt.NDArray[Any]) -> Loss | None:
         most = trace.names(loads[[int(trace.events["duration"][loads].argmax())]])[0]
         evidence.append(_place(f"seen in {most}", len(loads), "calls"))
         calls = union(trace.start[loads], trace.end[loads])
-        within = covered(calls, steps["start_ns"], steps["start_ns"] + steps["duration_ns"])
+        begin, end = _span(steps)
+        within = covered(calls, begin, end)
         evidence.append(_place(LOADER_SECONDS, float(within.mean()) / 1e9, "seconds per step"))
     computing = _computing_ratio(view, loads)
     evidence.append(measured("operators within the loader's calls", computing, "ratio", SOURCE))
@@ -259,7 +270,7 @@ def _unexplained(
     view: TraceView, places: tuple[Labels, ...], pieces: IdlePieces, once: npt.NDArray[np.bool_], steps: npt.NDArray[Any]
 ) -> Loss:
     """Return time without a cause, and possible first uses of a device: no steady state is visible there."""
-    first = _seconds_in(pieces, once, steps["start_ns"], steps["start_ns"] + steps["duration_ns"])
+    first = _seconds_in(pieces, once, *_span(steps))
     evidence = [_of_state(steps, "unexplained"), *odd_gaps(view, pieces, len(steps))]
     if once.any():
         evidence = [

@@ -53,7 +53,11 @@ def group_offsets(group: MatchedCollectives) -> Offsets:
         for _ in range(3):  # the first centre is moved by clocks that are far off; it settles at once
             centre = np.nanmedian(ends - offset[:, None], axis=0)
             offset = _medians(ends - centre)
-    scatter = _medians(np.abs(ends - offset[:, None] - np.nanmedian(ends - offset[:, None], axis=0))) if ends.shape[1] else offset
+    scatter = offset
+    if ends.shape[1]:
+        aligned = ends - offset[:, None]
+        centre = np.nanmedian(aligned, axis=0)
+        scatter = _medians(np.abs(aligned - centre))
     resolution = _MICROSECOND if not (group.end[usable] % _MICROSECOND).any() else 1
     count = (~np.isnan(ends)).sum(axis=1)
     error = np.where(count >= _LEAST_COLLECTIVES, np.maximum(np.rint(_SIGMA_OF_MAD * scatter), resolution), UNKNOWN_ERROR)

@@ -277,7 +277,7 @@ def _joined(tables: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
 def _rank_row(job: JobTraces, rank: int) -> dict[str, object]:
     one = job.summaries[rank]
     known = one.step_source != "window" and len(one.steps) > 0
-    length = float((one.steps["end_ns"] - one.steps["start_ns"]).mean()) if known else float("nan")
+    length = _span(one) if known else float("nan")
     return {
         "rank": rank,
         "file": str(one.path),
@@ -327,6 +327,7 @@ def _dimensions(summaries: dict[int, RankSummary]) -> pd.DataFrame:
 
 
 def _span(one: RankSummary) -> float:
-    """Return the mean step in ns, or the whole trace without steps."""
-    steps = one.steps
-    return float((steps["end_ns"] - steps["start_ns"]).mean()) if len(steps) else float("nan")
+    """Return the mean step in ns; NaN: it has no steps."""
+    start, end = one.steps["start_ns"], one.steps["end_ns"]
+    lengths = end - start
+    return float(lengths.mean()) if len(lengths) else float("nan")
