@@ -214,10 +214,13 @@ def test_what_a_process_writes_in_the_moment_of_its_end_is_read(tmp_path: Path, 
 def test_a_directory_of_more_files_than_the_limit_is_worked_off_bit_by_bit(tmp_path: Path) -> None:
     clock = FakeClock()
     agent = agent_of(tmp_path, clock=clock, limits={"segments": 8})
-    for _ in range(50):
-        one = Process(tmp_path / "spool" / "run")
+    processes = [Process(tmp_path / "spool" / "run") for _ in range(50)]
+    for one in processes:
         one.clock = clock
         one.start()
+    pass_seconds(agent, clock, 3)
+    assert len(agent.follower.segments()) == 8
+    for one in processes:
         one.end()
     pass_seconds(agent, clock, 60)
 
