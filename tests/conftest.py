@@ -80,7 +80,7 @@ def _is_left_to_the_bars(item: pytest.Item) -> bool:
 
 
 SLOWEST = (
-    *("test_steps", "test_actions", "test_supervisor", "test_preflight", "test_drill", "test_shared_jobs", "test_live"),
+    *("test_steps", "test_actions", "test_supervisor", "test_drill", "test_shared_jobs", "test_live"),
     *("test_journeys", "test_agent_process", "test_gate", "test_run_with_agent", "test_otlp", "test_build", "test_hang_evidence"),
     *("test_run_watch", "test_prometheus_api", "test_neighbours", "test_contained", "test_alertmanager", "test_four_mouths"),
     *("test_serving_middleware", "test_first_failure", "test_web_tls", "test_wheel", "test_out_of_memory", "test_watch"),

@@ -70,8 +70,9 @@ _NAME = re.compile(r"(?<![\w.-])([\w.-]++)\\?[\"']?[ \t]{0,3}(?:=>|[:=])[ \t]{0,
 _OPTION = re.compile(r"(?<!\S)--?([A-Za-z][\w.-]*+)[ \t]++(?!-)")
 _VALUE = re.compile(r"""(\\"(?:[^"\\]|\\[^"])*+\\?"|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[^\s"'&;]++)""", re.DOTALL)
 _AUTHORIZATION = re.compile(
-    r"""(?i)(?<![a-z])((?:proxy-)?authorization\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?)(?!\s|\\?["'])(?:[^\n"'\\]|\\(?!["']))++"""
+    r"""(?i)(?<![a-z])((?:proxy-)?authorization\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?)(?!\s|\\?["'])(?:[^\n"'\\]|\\(?!["']))+"""
 )
+"""Not possessive (`++`): Python 3.11.2 then goes on behind the closing quote."""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _STRONG = re.compile(r".*(?:password|passwd|apikey)|pwd|passphrase|passcode|secrets?|credentials?|jwt|authorization|sas")

@@ -177,7 +177,7 @@ def test_nobody_unknown_submits_and_without_the_option_nobody_does(watch: Watch,
     roles = tmp_path / "roles.yaml"
     with pytest.raises(TachoscopeError, match="only from known clients"):
         Watch(replace(settings, web_config=None, job_roles=roles), Told())  # type: ignore[arg-type]
-    for text, error in {"submitter: [user:nobody]": "roles.yaml:1: .*no client", "submiter: []": "unknown key"}.items():
+    for text, error in {"submitter: [user:nobody]": "roles.yaml:1: .*not a client", "submiter: []": "unknown key"}.items():
         roles.write_text(text)
         with pytest.raises(TachoscopeError, match=error):
             Watch(replace(settings, job_roles=roles), Told())  # type: ignore[arg-type]

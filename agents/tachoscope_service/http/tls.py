@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import platform
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -93,12 +94,22 @@ def ask_for_client_certificates(context: ssl.SSLContext, policy: str, ca_file: P
 def narrow(
     context: ssl.SSLContext, versions: tuple[str, str], ciphers: Sequence[str], curves: Sequence[str], *, server_chooses: bool
 ) -> None:
-    """Limit what the two sides may agree on: versions from and to, suites of TLS 1.2, and the curve."""
+    """Limit what the two sides may agree on: versions from and to, suites of TLS 1.2, and the curve.
+
+    Raises:
+        TachoscopeError: Python's OpenSSL has no such curve, as that of Python 3.11.2 has no X25519.
+    """
     context.minimum_version, context.maximum_version = (_VERSION_NUMBERS[version] for version in versions)
     if ciphers:
         context.set_ciphers(":".join(CIPHERS[name] for name in ciphers))
     for name in curves:
-        context.set_ecdh_curve(CURVES[name])
+        try:
+            context.set_ecdh_curve(CURVES[name])
+        except (ssl.SSLError, ValueError):
+            fix = "leave curve_preferences out, or use CurveP256 or a newer Python"
+            raise TachoscopeError(
+                f"curve_preferences: this Python ({platform.python_version()}) cannot set {name}", fix=fix
+            ) from None
     if server_chooses:
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     else:

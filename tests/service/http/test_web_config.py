@@ -64,7 +64,7 @@ tls_server_config:
   max_version: TLS12
   cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256]
   prefer_server_cipher_suites: false
-  curve_preferences: [X25519]
+  curve_preferences: [CurveP384]
 http_server_config:
   http2: false
   headers:
@@ -97,6 +97,16 @@ def test_without_more_than_a_certificate_tls_has_prometheus_defaults(config_file
     assert context.verify_mode is ssl.CERT_NONE
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
     assert context.options & ssl.OP_CIPHER_SERVER_PREFERENCE
+
+
+def test_a_curve_that_this_python_cannot_set_is_an_error_with_a_way_out(config_file, monkeypatch):
+    def refuse(context: ssl.SSLContext, name: str) -> None:
+        raise ssl.SSLError("unknown group")  # as Python 3.11.2 does for X25519
+
+    config = load(config_file(TLS + "  curve_preferences: [X25519]\n"))
+    monkeypatch.setattr(ssl.SSLContext, "set_ecdh_curve", refuse)
+    with pytest.raises(TachoscopeError, match=r"curve_preferences: .* cannot set X25519.*newer Python"):
+        ssl_context(config)
 
 
 def test_a_certificate_may_be_verified_only_if_it_is_given(config_file):
