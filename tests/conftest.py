@@ -80,13 +80,13 @@ def _is_left_to_the_bars(item: pytest.Item) -> bool:
 
 
 SLOWEST = (
-    *("test_steps", "test_actions", "test_supervisor", "test_drill", "test_shared_jobs", "test_live"),
-    *("test_journeys", "test_agent_process", "test_gate", "test_run_with_agent", "test_otlp", "test_build", "test_hang_evidence"),
-    *("test_run_watch", "test_prometheus_api", "test_neighbours", "test_contained", "test_alertmanager", "test_four_mouths"),
-    *("test_serving_middleware", "test_first_failure", "test_web_tls", "test_wheel", "test_out_of_memory", "test_watch"),
-    *("test_recompilation", "test_plain", "test_collector_process", "test_serving_processes", "test_live_hang", "test_odd_jobs"),
+    *("test_shared_jobs", "test_supervisor", "test_actions"),
+    *("test_gate", "test_steps", "test_journeys", "test_live", "test_agent_process", "test_neighbours", "test_odd_jobs"),
+    *("test_run_with_agent", "test_promtests", "test_build", "test_hostile_pages", "test_probe_promise", "test_run", "test_wheel"),
+    *("test_drill", "test_isolated_python", "test_serving_processes", "test_serving_example", "test_run_watch", "test_watch"),
+    *("test_contained", "test_job_processes", "test_extras", "test_live_hang", "test_lines"),
 )
-"""Modules that wait for processes, the longest first. They begin first, so that no processor is idle at the end."""
+"""Modules that wait for processes, the longest first. They begin first, so that at the end no processor is idle."""
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k have chosen
@@ -99,19 +99,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Deal the slowest modules to half of the workers of xdist, each of which is given an equal part of all tests, in their order.
-
-    So the other half computes while these wait, and takes from their parts later.
-    """
+    """Deal the slowest modules to the workers of xdist, each of which is given an equal part of all tests, in their order."""
     if workers == 1:
         return items
     slow: dict[str, list[pytest.Item]] = {name: [] for name in SLOWEST}
     rest: list[pytest.Item] = []
     for item in items:
         slow.get(item.path.stem, rest).append(item)
-    waiting = max(workers // 2, 1)
-    parts = [[item for name in SLOWEST[first::waiting] for item in slow[name]] for first in range(waiting)]
-    parts += [[] for _ in range(workers - waiting)]
+    parts = [[item for name in SLOWEST[first::workers] for item in slow[name]] for first in range(workers)]
     size = -(-len(items) // workers)
     for part in parts:
         missing = max(size - len(part), 0)
