@@ -41,7 +41,7 @@ alone-computing:
 	$(BIN)/python -m pytest -m "alone and not waits" $(shell grep -rl mark.alone tests --include=*.py)
 
 alone-waiting:
-	$(BIN)/python -m pytest -m "alone and waits" -n 3 $(shell grep -rl mark.waits tests --include=*.py)
+	$(BIN)/python -m pytest -m "alone and waits" $(shell grep -rl mark.waits tests --include=*.py)
 
 # The modules that test processes import, a quarter of all that is installed, are compiled once here, on both cores.
 IMPORTED_BY_TESTS := import accelerate, aiohttp, distributed, lightning.pytorch, litserve, moto.server, streamlit.testing.v1, streamlit.web.cli, \

@@ -183,7 +183,8 @@ _REFUSED: dict[str, Any] = {
 
 
 _NOT_ACCEPTED: dict[str, Any] = {
-    "description": "The client lacks the named role, or there is no --accept-jobs; or, as plain text, a page in a browser asks",
+    "description": "The client lacks the role that the error names, or the watch runs without --accept-jobs. Requests from web "
+    "pages get a plain text.",
     "content": {"application/json": {"schema": _ERROR}} | _TEXT,
 }
 _KEY = {

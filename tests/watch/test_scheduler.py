@@ -39,6 +39,21 @@ def queued(
     )
 
 
+def row(job: str, state: str, started: float | None, ended: float | None = None) -> SacctRow:
+    """Return a job record of eight accelerators that were eligible 10 s after `NOW`."""
+    return SacctRow(
+        job=job,
+        submitted=NOW,
+        eligible=NOW + 10,
+        started=started,
+        ended=ended,
+        states=(state,),
+        node_list="node1" if started else "None assigned",
+        accelerators=8,
+        partition="train",
+    )
+
+
 def live(job: str, step_time: float, *, now: float = NOW, ended: str = "", scheduler_job: str = "") -> dict[str, LiveJob]:
     rank = RankStatus(0, "writer", step_time=step_time, record_time=now, ended=ended)
     found = LiveJob(job, now, 30.0, 0, 1, "", [LiveRank("node1", rank, silent=False)], {}, 0, [], scheduler_job=scheduler_job)
@@ -150,24 +165,10 @@ def test_an_allocation_that_outlives_its_processes_becomes_idle_and_one_whose_no
 
 
 def test_each_start_and_each_interruption_counts_once(collector: SchedulerCollector, scheduler: Planted) -> None:
-    def row(state: str, started: float | None, ended: float | None = None, component: int | None = None) -> SacctRow:
-        return SacctRow(
-            job="7",
-            component=component,
-            submitted=NOW,
-            eligible=NOW + 10,
-            started=started,
-            ended=ended,
-            states=(state,),
-            node_list="node1" if started else "None assigned",
-            accelerators=8,
-            partition="train",
-        )
-
-    for rows in ([row("PENDING", None)], [row("RUNNING", NOW + 70)], [row("PREEMPTED", NOW + 70, NOW + 90)], []):
+    for rows in ([row("7", "PENDING", None)], [row("7", "RUNNING", NOW + 70)], [row("7", "PREEMPTED", NOW + 70, NOW + 90)], []):
         scheduler.recent = rows
         collector.look(NOW)
-    scheduler.recent = [row("COMPLETED", 1000.0, 2000.0)]  # before the watch began
+    scheduler.recent = [row("7", "COMPLETED", 1000.0, 2000.0)]  # before the watch began
     collector.look(NOW)
 
     (waits,) = (family.points for family in collector.families if family.metric is names.GANG_WAIT)
@@ -180,19 +181,6 @@ def test_each_start_and_each_interruption_counts_once(collector: SchedulerCollec
 def test_a_job_that_was_preempted_counts_once_until_it_runs_again_also_if_both_are_in_one_answer(
     collector: SchedulerCollector, scheduler: Planted
 ) -> None:
-    def row(job: str, state: str, started: float | None, ended: float | None = None) -> SacctRow:
-        return SacctRow(
-            job=job,
-            submitted=NOW,
-            eligible=NOW,
-            started=started,
-            ended=ended,
-            states=(state,),
-            node_list="node1" if started else "None assigned",
-            accelerators=8,
-            partition="train",
-        )
-
     first, other = row("7", "PREEMPTED", NOW + 10, NOW + 50), row("8", "REQUEUED", NOW + 10, NOW + 60)
     again = row("8", "RUNNING", NOW + 80)
     for rows in ([first, row("7", "PENDING", None)], [row("7", "RUNNING", NOW + 350), again, other], [again]):

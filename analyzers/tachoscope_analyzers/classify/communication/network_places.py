@@ -53,7 +53,7 @@ def parts_of(link: Link, where: Mapping[int, Place]) -> frozenset[str]:
 def common_part(slow: Collection[Link], others: Collection[Link], where: Mapping[int, Place]) -> tuple[str, int] | None:
     """Return the host or switch that all slow links use and no other link uses, with the number of slow links.
 
-    Returns None if there is no such part, or more than one.
+    Returns None unless there is exactly one such part.
     """
     passed = [parts_of(link, where) for link in slow]
     if not passed:

@@ -16,8 +16,11 @@ GANG_WAIT = "gang-wait"
 
 
 def queue(policy: Policy) -> list[PlacedPanel]:
-    """Return the panels on the queue and on what jobs hold."""
-    burn = runbook(policy, slo_objectives.objective(GANG_WAIT).alert)
+    """Return the panels on what jobs hold, and on the queue."""
+    return [*_allocated(policy), *_pending(policy)]
+
+
+def _allocated(policy: Policy) -> list[PlacedPanel]:
     return [
         timeseries(
             "Accelerators by state",
@@ -55,6 +58,12 @@ def queue(policy: Policy) -> list[PlacedPanel]:
             width=6,
             links=[runbook(policy, "AcceleratorsHeldIdle")],
         ),
+    ]
+
+
+def _pending(policy: Policy) -> list[PlacedPanel]:
+    burn = runbook(policy, slo_objectives.objective(GANG_WAIT).alert)
+    return [
         timeseries(
             "Accelerators waited for",
             PanelText(
