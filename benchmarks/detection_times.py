@@ -25,7 +25,7 @@ from tachoscope_alerts.compile.planted_series import PlantedSeries, PlantedStret
 from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL
 from tachoscope_alerts.compile.yaml_writer import to_yaml
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, tiers
 from tachoscope_alerts.spec.slo import Ratio, Selector, Severity, Slices, Slo
 
@@ -221,7 +221,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write the result into docs/develop/measurements.md")
     options = parser.parse_args()
-    text = tables(compared(stand_ins(openslo.load([ALERTS / "slos"]))))
+    text = tables(compared(stand_ins(slo_files.load([ALERTS / "slos"]))))
     print(text)
     if options.write:
         from sections import write_section

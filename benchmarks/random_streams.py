@@ -37,7 +37,7 @@ from tachoscope_alerts.measure.evaluator import Events, bad_and_total, evaluatio
 from tachoscope_alerts.measure.from_prometheus import PrometheusSource
 from tachoscope_alerts.measure.stored_samples import Series
 from tachoscope_alerts.report.alert_replay import replay
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Tier, Timing, tiers
 from tachoscope_alerts.spec.slo import AtMost, Slo
 
@@ -49,7 +49,7 @@ SECONDS = SCRAPES * SCRAPE_SECONDS
 AT_ONCE = 250
 TIMING = Timing()
 NAMES = ("inference-availability", "inference-ttft-p99")
-SLOS = {slo.name: slo for slo in openslo.load([Path(__file__).parent.parent / "alerts" / "slos"]) if slo.name in NAMES}
+SLOS = {slo.name: slo for slo in slo_files.load([Path(__file__).parent.parent / "alerts" / "slos"]) if slo.name in NAMES}
 MARGIN = 0.05
 """Of a threshold: rates interpolate between scrapes, so that a window may hold an event of a scrape beside it."""
 ENOUGH = 500

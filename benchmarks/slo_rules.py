@@ -36,8 +36,8 @@ from benchmarks.server_process import ServerProcess, free_port
 
 from tachoscope_alerts.compile.sli_expressions import TOTAL, bad_events, error_ratio, total_events
 from tachoscope_alerts.spec.burn_rate_windows import DAY, Timing, seconds_of
-from tachoscope_alerts.spec.openslo import load
 from tachoscope_alerts.spec.slo import Slices, Slo
+from tachoscope_alerts.spec.slo_files import load
 from tachoscope_core import yaml_text
 from tachoscope_core.metrics.metric import IDENTITY
 

@@ -15,7 +15,7 @@ from tachoscope_alerts.compile import event_alerts, recordings
 from tachoscope_alerts.compile.runbooks import stale as stale_runbooks
 from tachoscope_alerts.compile.runbooks import subjects
 from tachoscope_alerts.compile.sli_expressions import number
-from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec import policy, slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import AtMost, Indicator, MoreThan, Ratio
 from tachoscope_core import yaml_text
@@ -26,13 +26,13 @@ RUNBOOKS = Path(__file__).parents[1] / "runbooks"
 
 def detection_times() -> str:
     """Return the table of the computed times to detection."""
-    return detection.table(openslo.load([ALERTS / "slos"]))
+    return detection.table(slo_files.load([ALERTS / "slos"]))
 
 
 def objective_table() -> str:
     """Return the shipped objectives as a table in Markdown."""
     rows = []
-    for slo in openslo.load([ALERTS / "slos"]):
+    for slo in slo_files.load([ALERTS / "slos"]):
         tells = "page, ticket" if slo.pages else "ticket"
         numbers = f"{_threshold(slo.indicator)} | {number(slo.target * 100)} % | {number(slo.period_days)} d"
         told = f"{slo.owner} | {tells}: `{slo.alert}`"
@@ -52,7 +52,7 @@ def _threshold(indicator: Indicator) -> str:
 
 def alert_files(*, write: bool) -> list[str]:
     """Write or check the rules, their tests and what else is made of objectives; return the files that were not current."""
-    slos, found = openslo.load([ALERTS / "slos"]), event_alerts.load(ALERTS / "events")
+    slos, found = slo_files.load([ALERTS / "slos"]), event_alerts.load(ALERTS / "events")
     told, recorded = policy.load(ALERTS / "policy.yaml"), recordings.load(ALERTS / "recordings.yaml")
     made, folder = build.contents(slos, found, told, Timing(), recorded), ALERTS / "generated"
     stale = [str(path.relative_to(ALERTS.parent)) for path in build.stale(made, folder)]
@@ -66,7 +66,7 @@ def alert_files(*, write: bool) -> list[str]:
 
 def alert_runbooks(*, write: bool) -> list[str]:
     """Write or check what is generated in runbooks, with a skeleton where there is none; return those that were not current."""
-    about = subjects(openslo.load([ALERTS / "slos"]), event_alerts.load(ALERTS / "events"))
+    about = subjects(slo_files.load([ALERTS / "slos"]), event_alerts.load(ALERTS / "events"))
     pages = stale_runbooks(RUNBOOKS, about.values(), policy.load(ALERTS / "policy.yaml"))
     for path, text in pages.items():
         if write:

@@ -29,8 +29,8 @@ from tachoscope_alerts.compile.rules import Rule, groups
 from tachoscope_alerts.compile.sli_expressions import BAD, PARTS, TOTAL, recorded
 from tachoscope_alerts.spec import files, policy
 from tachoscope_alerts.spec.burn_rate_windows import HOUR, Timing, duration
-from tachoscope_alerts.spec.openslo import load
 from tachoscope_alerts.spec.slo import Slices, Slo
+from tachoscope_alerts.spec.slo_files import load
 
 CYCLE_SECONDS = 2 * HOUR
 """In which each of the unusual nodes of the schedule does what it does once."""

@@ -18,7 +18,7 @@ from promtool_running import faults
 from sample_slos import AVAILABILITY, FIRST_TOKEN, FIRST_TOKEN_P95, GOODPUT
 from tachoscope_alerts.build import HEADER, contents, has_manifests, stale, write
 from tachoscope_alerts.compile import event_alerts, recordings
-from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec import policy, slo_files
 from tachoscope_alerts.spec.burn_rate_windows import DAY, HOUR, RAW_LIMIT_SECONDS, Timing
 from tachoscope_core import yaml_text
 
@@ -100,7 +100,7 @@ def shipped(pattern: str) -> list[Path]:
 def test_what_is_committed_is_what_its_sources_give() -> None:
     recorded = recordings.load(ALERTS / "recordings.yaml")
 
-    assert stale(contents(openslo.load([ALERTS / "slos"]), EVENTS, POLICY, TIMING, recorded), GENERATED) == []
+    assert stale(contents(slo_files.load([ALERTS / "slos"]), EVENTS, POLICY, TIMING, recorded), GENERATED) == []
 
 
 def test_promtool_has_nothing_against_the_committed_rules() -> None:
@@ -206,7 +206,7 @@ def test_no_committed_rule_reads_raw_series_over_more_than_six_hours() -> None:
 
 
 def test_the_operator_takes_every_manifest_of_what_is_shipped() -> None:
-    slos, recorded = openslo.load([ALERTS / "slos"]), recordings.load(ALERTS / "recordings.yaml")
+    slos, recorded = slo_files.load([ALERTS / "slos"]), recordings.load(ALERTS / "recordings.yaml")
     made = contents(slos, EVENTS, POLICY, TIMING, recorded, manifests=True)
     manifests = {name: text for name, text in made.items() if name.startswith("kubernetes/")}
 
@@ -224,7 +224,7 @@ def test_manifests_are_written_on_demand_and_kept_current_from_then_on(tmp_path:
     assert [path.name for path in (tmp_path / "kubernetes").iterdir()] == ["inference-availability.yaml"]
 
 
-@pytest.mark.parametrize("objective", openslo.load([ALERTS / "slos"]), ids=lambda slo: slo.name)
+@pytest.mark.parametrize("objective", slo_files.load([ALERTS / "slos"]), ids=lambda slo: slo.name)
 def test_each_shipped_objective_has_rules_of_its_own(objective: object) -> None:
     made = contents([objective], [], POLICY, TIMING)  # type: ignore[list-item]
 

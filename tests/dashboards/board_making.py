@@ -7,7 +7,7 @@ from typing import Any
 
 from helpers import REPOSITORY
 from tachoscope_alerts.lint.catalogue import catalogue
-from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec import policy, slo_files
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.shared.expressions import KEPT
 from tachoscope_dashboards.lint import board_json
@@ -22,7 +22,7 @@ from tachoscope_dashboards.parts.variables import CLUSTER, NAMESPACE, NODE, WHER
 
 Json = dict[str, Any]
 POLICY = policy.load(REPOSITORY / "alerts" / "policy.yaml")
-SLOS = openslo.load([REPOSITORY / "alerts" / "slos"])
+SLOS = slo_files.load([REPOSITORY / "alerts" / "slos"])
 KNOWN = catalogue(SLOS)
 ABOUT = PanelText("What there is.", "all of it", "look at the rest", "nothing was found")
 _ONE_JOB = Variable("training_job", "training_job", f"tachoscope_job_active{{{WHERE}}}", "Training job", one=True)

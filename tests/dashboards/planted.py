@@ -16,7 +16,7 @@ from helpers import REPOSITORY
 from promtool_running import faults
 from tachoscope_alerts.compile import event_alerts
 from tachoscope_alerts.compile.links import board_uid
-from tachoscope_alerts.spec import files, openslo, policy
+from tachoscope_alerts.spec import files, policy, slo_files
 from tachoscope_core import yaml_text
 from tachoscope_dashboards.parts.board import Board
 from tachoscope_dashboards.parts.grafana_json import to_json
@@ -126,7 +126,7 @@ def lines_of_what_happens_now_and_then(board: Json) -> list[str]:
 def unmarked_alerts(board: Json) -> list[str]:
     """Return alerts that lead people to a board and are not marked on it; the one that always fires would mark all of it."""
     (pattern,) = set(re.findall(r'alertname=~"([^"]+)"', written(board)["Alerts", ""]))
-    leading = [(slo.dashboard, slo.alert) for slo in openslo.load([files.path_of("slos")])]
+    leading = [(slo.dashboard, slo.alert) for slo in slo_files.load([files.path_of("slos")])]
     leading += [(event.dashboard, event.alert) for event in event_alerts.load(files.path_of("events")) if event.severity != "none"]
     return [alert for name, alert in leading if board_uid(name) == board["uid"] and not re.fullmatch(pattern, alert)]
 

@@ -14,7 +14,7 @@ from benchmarks.fleet.simulator import fleet_of
 from benchmarks.slo_rules import ALERTS
 
 from tachoscope_alerts.spec.burn_rate_windows import Timing
-from tachoscope_alerts.spec.openslo import load
+from tachoscope_alerts.spec.slo_files import load
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 HOURS = 1.0

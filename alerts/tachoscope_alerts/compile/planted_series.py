@@ -6,11 +6,13 @@ They are made from the indicator's selectors alone, in promtool's notation
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tachoscope_alerts.compile.sli_expressions import bound_text, number, quoted
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slices, Slo
+from tachoscope_core.errors import TachoscopeError
 
 Labels = dict[str, str]
 PlantedSeries = dict[str, str]
@@ -129,12 +131,18 @@ def _named(metric: str, labels: Mapping[str, str]) -> str:
 def _matching(selector: Selector) -> Labels:
     """Return labels that match a selector; a label that must not be empty gets some value."""
     lacking = {label: "other" for label, values in selector.excluding.items() if "" in values}
+    lacking |= {label: _example(pattern) for label, pattern in selector.patterns.items()}
     return lacking | {label: values[0] for label, values in selector.labels.items()}
 
 
-def _matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    wanted = all(labels.get(label, "") in values for label, values in selector.labels.items())
-    return wanted and not any(labels.get(label, "") in values for label, values in selector.excluding.items())
+def _example(pattern: str) -> str:
+    """Return a value that a regular expression of words, dots and repetitions matches."""
+    plain = re.sub(r"\\d|\[0-9\]", "5", re.sub(r"\.[*+]?", "0", pattern.replace("\\.", "\0")).replace("\0", "."))
+    words = [word.replace("(", "").replace(")", "").replace("?:", "").strip("^$") for word in plain.split("|")]
+    for word in (*words, "500", "x", ""):
+        if re.fullmatch(pattern, word):
+            return word
+    raise TachoscopeError(f"no value was found that matches {pattern!r}, for the tests of rules", fix="write values: one|another")
 
 
 def _inside(total: Selector, part: Selector) -> Labels | None:
@@ -145,15 +153,18 @@ def _inside(total: Selector, part: Selector) -> Labels | None:
         if not usable:
             return None
         found[label] = usable[0]
-    return found if _matches(part, found) else None
+    found |= {label: _example(pattern) for label, pattern in part.patterns.items() if label not in part.labels}
+    return found if part.matches(found) and total.matches(found) else None
 
 
 def _outside(total: Selector, part: Selector) -> Labels | None:
     """Return labels that match the total but not the part."""
-    changes = [(label, total.labels.get(label, ("other",))) for label in part.labels] + list(part.excluding.items())
+    changes = [(label, total.labels.get(label, ("other",))) for label in (*part.labels, *part.patterns)]
+    changes += list(part.excluding.items())
+    changes += [(label, (_example(pattern),)) for label, pattern in part.excluded_patterns.items()]
     for label, values in changes:
         for value in values:
             found = _matching(total) | {label: value}
-            if _matches(total, found) and not _matches(part, found):
+            if total.matches(found) and not part.matches(found):
                 return found
     return None

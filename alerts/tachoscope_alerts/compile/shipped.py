@@ -10,7 +10,7 @@ from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_alerts.compile.alertmanager import WATCHDOG
 from tachoscope_alerts.compile.event_alerts import EventAlert
 from tachoscope_alerts.compile.sli_expressions import of_parts
-from tachoscope_alerts.spec import files, openslo
+from tachoscope_alerts.spec import files, slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.errors import TachoscopeError
@@ -42,7 +42,7 @@ def load() -> ShippedObjectives:
     slos: list[Slo] = []
     found: list[EventAlert] = []
     try:
-        for path in openslo.files([files.path_of("slos")]):
+        for path in slo_files.files([files.path_of("slos")]):
             slos += _readable(path)
         found = events.load(files.path_of("events"))
     except TachoscopeError:
@@ -98,6 +98,6 @@ def refuse_orphans(slos: Sequence[Slo], given: Sequence[EventAlert], shipped: Sh
 
 def _readable(path: Path) -> list[Slo]:
     try:
-        return openslo.read(path)
+        return slo_files.read(path)
     except TachoscopeError:
         return []

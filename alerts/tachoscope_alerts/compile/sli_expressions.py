@@ -62,6 +62,8 @@ def selector(chosen: Selector, suffix: str = "", extra: tuple[str, ...] = ()) ->
     """Return a metric with its matchers; `suffix` is `_bucket` or `_count` of a histogram, `extra` more matchers."""
     matchers = [_matcher(label, values) for label, values in sorted(chosen.labels.items())]
     matchers += [_matcher(label, values, negated=True) for label, values in sorted(chosen.excluding.items())]
+    matchers += [f"{label}=~{quoted(pattern)}" for label, pattern in sorted(chosen.patterns.items())]
+    matchers += [f"{label}!~{quoted(pattern)}" for label, pattern in sorted(chosen.excluded_patterns.items())]
     matchers += extra
     return f"{chosen.metric}{suffix}" + (f"{{{','.join(matchers)}}}" if matchers else "")
 

@@ -183,6 +183,11 @@ def _of_slo(slo: Slo, around: Surroundings, *, companion: bool) -> list[Problem]
         found.append(
             _error(slo, f"{slo.name}: target-source is {slo.target_source!r}", "write a URL, or judgement: why", "target-source")
         )
+    found += _not_honoured(slo)
+    foreign = [] if slo.of_catalogue else [part.selector.metric for part in _parts(slo) if part.selector.metric not in around.known]
+    if foreign:
+        what = f"{slo.name}: {' and '.join(dict.fromkeys(foreign))} is of another program, so that its labels are not checked"
+        return [*found, Problem(slo.path, slo.line, "note", what, "--prometheus URL checks whether it is there")]
     wrong = [problem for at, fault in _indicator(slo, around.known) for problem in _faulty(slo, [fault], slo.name, at)]
     if not wrong:
         timing = Timing()
@@ -191,12 +196,22 @@ def _of_slo(slo: Slo, around: Surroundings, *, companion: bool) -> list[Problem]
     return found + wrong
 
 
+def _not_honoured(slo: Slo) -> Iterator[Problem]:
+    for key, line in slo.not_honoured.items():
+        fix = "the target, the window and the policy define alerts and who is told"
+        yield Problem(slo.path, line, "note", f"{slo.name}: {key} has no effect", fix)
+
+
 def _feasibility(slo: Slo, *, companion: bool) -> Iterator[Problem]:
     """Yield alerts that cannot fire or that come late: what the target and the period do not allow."""
     found = tiers(slo)
     pages = [tier for tier in found if tier.severity == "page"]
     fix = f"raise the target, or add a page with slo: {slo.name} to alerts/events that fires when all is down"
-    if not found:
+    if not (slo.pages or slo.tickets):
+        yield Problem(
+            slo.path, slo.line, "note", f"{slo.name} has no alerts: its document disables them", "enable one, or accept that"
+        )
+    elif not found:
         what = (
             f"no alert of {slo.name} can fire: its budget is {_percent(slo.budget)} of all, and no more than {_percent(FEASIBLE)}"
         )
@@ -267,6 +282,8 @@ def _of_part(part: _Part, of: KnownSeries) -> Iterator[tuple[str, LabelFault]]:
         fix = f"name a {part.type}, or count another way (docs/guides/slos.md)"
         yield f"{part.at}.metric", LabelFault(f"{of.name} is a {of.type}, not a {part.type}", fix)
     yield from ((part.kept_at, unknown_label(label, of)) for label in part.kept if not of.may_have_label(label))
+    chosen_patterns = {**part.selector.patterns, **part.selector.excluded_patterns}
+    yield from ((part.at, unknown_label(label, of)) for label in chosen_patterns if not of.may_have_label(label))
     for key, chosen in (("labels", part.selector.labels), ("excluding", part.selector.excluding)):
         for label, values in chosen.items():
             at = f"{part.at}.{key}.{label}"
@@ -309,6 +326,10 @@ def _wider(ratio: Ratio) -> Iterator[LabelFault]:
             yield LabelFault(
                 f"{word} is not limited to the {label} of total: {', '.join(values)}", f"give {word} {label} within these"
             )
+    for label, pattern in total.patterns.items():
+        values = part.labels.get(label, ())
+        if part.patterns.get(label) != pattern and not (values and all(re.fullmatch(pattern, value) for value in values)):
+            yield LabelFault(f"{word} is not limited to the {label} of total: {pattern}", f"give {word} the same condition")
     for label, values in total.excluding.items():
         chosen = set(part.labels.get(label, ()))
         both = sorted(chosen & set(values)) if chosen else sorted(set(values) - set(part.excluding.get(label, ())))

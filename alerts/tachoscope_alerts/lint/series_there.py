@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from tachoscope_alerts.compile.sli_expressions import number, selector
 from tachoscope_alerts.lint.lint import Problem
-from tachoscope_alerts.measure.evaluator import matches
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slo
 from tachoscope_core.net import prometheus as prometheus_query
 
@@ -53,7 +52,7 @@ def of_buckets(some: Iterable[tuple[str, Mapping[str, str]]]) -> SeriesSource:
     kept = list(some)
 
     def buckets(histogram: Selector) -> Mapping[float, float]:
-        return Counter(float(labels["le"]) for name, labels in kept if name == histogram.metric and matches(histogram, labels))
+        return Counter(float(labels["le"]) for name, labels in kept if name == histogram.metric and histogram.matches(labels))
 
     return SeriesSource(buckets)
 

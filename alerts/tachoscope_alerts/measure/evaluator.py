@@ -107,13 +107,6 @@ def bad_and_total(slo: Slo, series: ByMetric, start: float, end: float, timing: 
     return Events(times, _or(bad, {group: 0 * counted for group, counted in total.items()}), total)
 
 
-def matches(chosen: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether a series has the labels that a selector asks for; a label that it lacks is empty."""
-    return all(labels.get(label, "") in values for label, values in chosen.labels.items()) and not any(
-        labels.get(label, "") in values for label, values in chosen.excluding.items()
-    )
-
-
 # --- counters -----------------------------------------------------------------------------------------------------------------
 
 
@@ -144,7 +137,7 @@ def rate(one: Series, times: Times, window_ms: int) -> Floats:
 
 def _rates(slo: Slo, chosen: Selector, series: Iterable[Series], times: Times, window_ms: int) -> dict[Group, Floats]:
     """Return the sums of rates by the objective's labels."""
-    return _summed(slo, ((one.labels, rate(one, times, window_ms)) for one in series if matches(chosen, one.labels)))
+    return _summed(slo, ((one.labels, rate(one, times, window_ms)) for one in series if chosen.matches(one.labels)))
 
 
 def _summed(slo: Slo, rates: Iterable[tuple[Mapping[str, str], Floats]]) -> dict[Group, Floats]:
@@ -161,11 +154,11 @@ def _of_histogram(
 ) -> tuple[dict[Group, Floats], dict[Group, Floats]]:
     """Return the events whose series has the bucket of the bound, since of others nothing is known, and those in the bucket."""
     chosen = indicator.histogram
-    counts = {_without_bound(one.labels): one for one in series.get(f"{chosen.metric}_count", ()) if matches(chosen, one.labels)}
+    counts = {_without_bound(one.labels): one for one in series.get(f"{chosen.metric}_count", ()) if chosen.matches(one.labels)}
     buckets = {
         _without_bound(one.labels): one
         for one in series.get(f"{chosen.metric}_bucket", ())
-        if matches(chosen, one.labels) and float(one.labels["le"]) == indicator.bound
+        if chosen.matches(one.labels) and float(one.labels["le"]) == indicator.bound
     }
     within = {key: _of_bucket(one, counts.get(key), times, window_ms) for key, one in buckets.items()}
     total = (
@@ -207,7 +200,7 @@ def _ended(slo: Slo, chosen: Selector, series: ByMetric, times: Times, window_ms
     """Return the groups in which a series had a sample within the window before each time, and is not there then."""
     found: dict[Group, Flags] = {}
     for one in series.get(chosen.metric, ()):
-        if matches(chosen, one.labels):
+        if chosen.matches(one.labels):
             flags = (_samples(one, times, window_ms) > 0) & ~instant(one, times)[1]
             group = _group(one.labels, slo.by)
             found[group] = found[group] | flags if group in found else flags
@@ -278,7 +271,7 @@ def _reduce(
     pick = np.fmin if least else np.fmax
     found: dict[Group, _Reduced] = {}
     for one in series:
-        if not matches(chosen, one.labels):
+        if not chosen.matches(one.labels):
             continue
         value, there = instant(one, times)
         value = np.where(there, value if now is None else now - value, np.nan)

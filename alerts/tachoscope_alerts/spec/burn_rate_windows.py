@@ -152,11 +152,11 @@ class Timing:
 
 
 def tiers(slo: Slo) -> list[Tier]:
-    """Return the tiers of an objective, the shortest window first; where it does not page, those of tickets only."""
+    """Return the tiers of an objective, the shortest window first, of the severities that it has."""
     found: dict[tuple[float, Severity], Tier] = {}
     for aim in AIMS:
         tier = _tier(aim, slo)
-        if tier is not None and (slo.pages or aim.severity == "ticket"):
+        if tier is not None and (slo.pages if aim.severity == "page" else slo.tickets):
             found[tier.long_seconds, tier.severity] = tier  # of two with the same windows the lower rate covers both
     return list(found.values())
 

@@ -2,12 +2,15 @@
 
 A metric source is `{type: tachoscope, spec: {metric: ..., labels: {...}, excluding: {...}}}`. Slices of time add what makes an
 entity (`by`), how its series become one value (`reduce`, `age`), when it counts (`while`), and what no value means (`missing`).
+A query, `{type: prometheus, spec: {query: ...}}`, is taken apart (`queries`), and the labels that it keeps are the indicator's.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
+from tachoscope_alerts.spec import queries
 from tachoscope_alerts.spec.slo import AtMost, Comparison, Gate, Indicator, MoreThan, Ratio, Selector, Slices, with_identity
 from tachoscope_core.located_yaml import Section, Value
 
@@ -39,8 +42,8 @@ def method(value: Value) -> str:
     return value.word()
 
 
-def indicator(sli: Section, budgeting: str, objective: Section) -> Indicator:
-    """Return what an objective counts.
+def indicator(sli: Section, budgeting: str, objective: Section) -> tuple[Indicator, tuple[str, ...] | None]:
+    """Return what an objective counts, and the labels that its queries keep; None: it names metrics and has no query.
 
     Raises:
         TachoscopeError: what is written there is no indicator, or does not fit the budgeting method.
@@ -49,7 +52,7 @@ def indicator(sli: Section, budgeting: str, objective: Section) -> Indicator:
     if (ratio is None) == (threshold is None):
         raise sli.place.error("needs ratioMetric or thresholdMetric, one of both", "add one, or leave one out")
     if ratio is not None:
-        _refuse(objective, ("op", "value", "timeSliceTarget", "timeSliceWindow"), "does not go with ratioMetric")
+        _refuse(objective, ("value", "timeSliceTarget", "timeSliceWindow"), "does not go with ratioMetric")
         if budgeting != "Occurrences":
             raise ratio.error(
                 "does not fit budgetingMethod Timeslices: a ratio counts events",
@@ -59,8 +62,9 @@ def indicator(sli: Section, budgeting: str, objective: Section) -> Indicator:
     assert threshold is not None
     if budgeting == "Occurrences":
         _refuse(objective, ("timeSliceTarget", "timeSliceWindow"), "does not go with budgetingMethod Occurrences")
-        return _of_histogram(threshold, objective)
-    return _slices(threshold, objective)
+        return _of_histogram(threshold, objective), None
+    query = _query(threshold)
+    return _slices_of(query, objective) if query else (_slices(threshold, objective), None)
 
 
 def target(objective: Section) -> float:
@@ -113,10 +117,22 @@ def seconds(value: Value) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def comparison(objective: Section) -> tuple[Comparison, float]:
+    """Return how a good value compares, and with what.
+
+    Raises:
+        TachoscopeError: one of both is missing or is none.
+    """
+    operator = objective.required("op", "add op: lte, lt, gte or gt: a good event is one whose value is so to value:")
+    if operator.word() not in _COMPARISONS:
+        raise operator.error(f"is {operator.word()!r}", "write lte, lt, gte or gt")
+    return _COMPARISONS[operator.word()], objective.required("value", "add value: the threshold").number()
+
+
 # --- the kinds ------------------------------------------------------------------------------------------------------------------
 
 
-def _ratio(value: Value) -> Ratio:
+def _ratio(value: Value) -> tuple[Indicator, tuple[str, ...] | None]:
     section = value.section(("counter", "good", "bad", "total", "raw", "rawType"))
     _refuse(
         section, ("raw", "rawType"), "is not supported: what is divided already cannot be summed over a window", "name bad, total"
@@ -127,18 +143,34 @@ def _ratio(value: Value) -> Ratio:
     good, bad = section.get("good"), section.get("bad")
     if (good is None) == (bad is None):
         raise value.error("needs good or bad, one of both", "add one, or leave one out")
-    total = _selector(_source(section.required("total", "add total: all events"), _SELECTOR))
+    all_events = section.required("total", "add total: all events")
+    if (of_total := _query(all_events)) is not None:
+        part = bad or good
+        assert part is not None
+        of_part = _query(part)
+        if of_part is None:
+            raise part.error("names a metric, and the total is a query", "write queries for both, or metrics for both")
+        kind: Literal["bad", "good"] = "bad" if bad else "good"
+        return queries.events((of_total, queries.counted(of_total)), (of_part, queries.counted(of_part)), kind)
+    total = _selector(_source(all_events, _SELECTOR))
     return Ratio(
         total=total,
         bad=_selector(_source(bad, _SELECTOR)) if bad else None,
         good=_selector(_source(good, _SELECTOR)) if good else None,
-    )
+    ), None
+
+
+def _slices_of(query: Value, objective: Section) -> tuple[Slices, tuple[str, ...]]:
+    _check_slice(objective)
+    operator, bound = comparison(objective)
+    selector, by, reduce = queries.gauge(query)
+    return Slices(selector, by, operator, bound, reduce=reduce), by
 
 
 def _of_histogram(value: Value, objective: Section) -> AtMost | MoreThan:
     source = _source(value, _SLICES)
     _refuse(source, _SLICES[len(_SELECTOR) :], "does not go with budgetingMethod Occurrences", "write Timeslices, if it is a gauge")
-    operator, bound = _comparison(objective)
+    operator, bound = comparison(objective)
     if operator not in {"lte", "gt"}:
         raise objective.values["op"].error(
             f"is {operator}", "the buckets of a histogram count what is at most their bound: write op: lte, or op: gt for all above"
@@ -152,7 +184,7 @@ def _of_histogram(value: Value, objective: Section) -> AtMost | MoreThan:
 def _slices(value: Value, objective: Section) -> Slices:
     source = _source(value, _SLICES)
     _check_slice(objective)
-    operator, bound = _comparison(objective)
+    operator, bound = comparison(objective)
     by = with_identity(_labels(source.required("by", "add by: [label, ...]: the labels of which each set of values is one entity")))
     age, gate, missing = source.get("age"), source.get("while"), source.get("missing")
     found = Slices(
@@ -197,16 +229,28 @@ def _gate(value: Value, by: tuple[str, ...]) -> Gate:
 
 
 def _source(value: Value, known: tuple[str, ...]) -> Section:
+    spec = _spec(value)
+    query = spec.section().get("query")
+    if query is not None:
+        raise query.error(
+            "is a query, and budgetingMethod Occurrences counts events",
+            "write ratioMetric with good and total, or Timeslices for a gauge",
+        )
+    return spec.section(known)
+
+
+def _query(value: Value) -> Value | None:
+    """Return the query of a metric source; None: it names a metric."""
+    return _spec(value).section().get("query")
+
+
+def _spec(value: Value) -> Value:
     source = value.section(("metricSource",)).required("metricSource", "add metricSource: {type: tachoscope, spec: {metric: ...}}")
     section = source.section(("metricSourceRef", "type", "spec"))
     kind = section.get("type")
     if kind is not None and kind.text().lower() not in _SOURCE_TYPES:
-        raise kind.error(f"is {kind.text()!r}", "metrics are read from a Prometheus or the store: write tachoscope")
-    spec = section.required("spec", "add spec: {metric: ..., labels: {...}}")
-    query = spec.section().get("query")
-    if query is not None:
-        raise query.error("is a query, which cannot be evaluated over recorded samples", "name it: {metric: ..., labels: {...}}")
-    return spec.section(known)
+        raise kind.error(f"is {kind.text()!r}", "metrics are read from a Prometheus or the store: write prometheus or tachoscope")
+    return section.required("spec", "add spec: {metric: ..., labels: {...}}, or {query: ...}")
 
 
 def _selector(section: Section) -> Selector:
@@ -239,13 +283,6 @@ def _labels(value: Value) -> tuple[str, ...]:
 def _label_of(value: Value, label: str) -> None:
     if not _LABEL.fullmatch(label):
         raise value.error(f"holds {label!r}, which is not a label", "labels are made of letters, digits and _")
-
-
-def _comparison(objective: Section) -> tuple[Comparison, float]:
-    operator = objective.required("op", "add op: lte, lt, gte or gt: a good event is one whose value is so to value:")
-    if operator.word() not in _COMPARISONS:
-        raise operator.error(f"is {operator.word()!r}", "write lte, lt, gte or gt")
-    return _COMPARISONS[operator.word()], objective.required("value", "add value: the threshold").number()
 
 
 def _choice(section: Section, key: str, words: tuple[str, str]) -> str:

@@ -1,7 +1,7 @@
 """Objectives from OpenSLO v1 files (https://github.com/OpenSLO/OpenSLO).
 
-A metric source does not hold a query but names a metric and its labels, so that the same spec becomes PromQL and is evaluated over
-recorded samples. What OpenSLO has no key for stands in annotations that begin with `tachoscope.dev/`; see docs/guides/slos.md.
+A metric source names a metric and its labels, so that the same spec becomes PromQL and is evaluated over recorded samples; a query
+is taken apart. What OpenSLO has no key for stands in annotations that begin with `tachoscope.dev/`; see docs/guides/slos.md.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tachoscope_alerts.spec import indicators
+from tachoscope_alerts.spec.foreign import ALERT_NAME, AREA, NO_OWNER, labels_of, name_of, owner_of
 from tachoscope_alerts.spec.slo import Slo, with_identity
-from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.located_yaml import Section, Value, documents, known_instead
+from tachoscope_core.located_yaml import Section, Value, known_instead
 
 PREFIX = "tachoscope.dev/"
 ANNOTATIONS = ("alert", "area", "by", "dashboard", "least-bad-events", "owner", "pages", "target-source")
 AREAS = ("training", "inference")
-ALERT_NAME = re.compile(r"[A-Z][A-Za-z0-9]*")
 _VERSION = "openslo/v1"
 _OTHER_KINDS = frozenset({"DataSource", "Service", "AlertPolicy", "AlertCondition", "AlertNotificationTarget"})
 _DOCUMENT = ("apiVersion", "kind", "metadata", "spec")
@@ -41,6 +39,11 @@ class _Spec:
     indicator: Section
     method: str
 
+    @property
+    def has_query(self) -> bool:
+        """Whether a metric source holds a query."""
+        return any(key.endswith(".metricSource.spec.query") for key in self.indicator.place.lines())
+
     def annotation(self, name: str) -> str:
         value = self.annotations.get(name)
         return value.text().strip() if value else ""
@@ -51,47 +54,30 @@ class _Spec:
         return self.annotation(name)
 
 
-def load(paths: Iterable[Path]) -> list[Slo]:
-    """Return the objectives of files, and of the `*.yaml` and `*.yml` in folders.
-
-    Raises:
-        TachoscopeError: a file cannot be read, or its first mistake: file, line, offender and way out.
-    """
-    return [slo for path in files(paths) for slo in read(path)]
-
-
-def files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that paths mean: themselves, and of folders what is YAML in them.
-
-    Raises:
-        TachoscopeError: there is no such path, or a folder has none.
-    """
-    found: list[Path] = []
-    for path in paths:
-        inside = sorted(one for one in path.iterdir() if one.suffix in {".yaml", ".yml"}) if path.is_dir() else [path]
-        if not path.exists() or not inside:
-            problem = "contains no *.yaml" if path.exists() else "does not exist"
-            raise TachoscopeError(f"{path} {problem}", fix="name OpenSLO files, or a folder of them")
-        found += inside
-    return found
-
-
-def read(path: Path) -> list[Slo]:
-    """Return the objectives of a file, in their order; documents of other kinds than SLO and SLI are skipped.
-
-    Raises:
-        TachoscopeError: the file cannot be read, or its first mistake: file, line, offender and way out.
-    """
-    parts = [part for top in documents(path) for part in (top.items() if top.is_list else [top])]
-    wanted = [(kind, section) for kind, section in map(_document, parts) if section is not None]
+def shared_indicators(documents: Iterable[Value]) -> dict[str, Section]:
+    """Return the documents of kind SLI by name. Raises as `read`."""
     shared: dict[str, Section] = {}
-    for kind, section in wanted:
+    for kind, section in map(_document, documents):
+        if kind != "SLI" or section is None:
+            continue
         metadata = section.required("metadata", "add metadata: {name: ...}")
-        if kind == "SLI" and _name(metadata) in shared:
+        if _name(metadata) in shared:
             raise metadata.error(f"names {_name(metadata)!r} as another indicator of this file does", "give it another name")
-        if kind == "SLI":
-            shared[_name(metadata)] = section
-    return [slo for kind, section in wanted if kind == "SLO" for slo in _objectives(section, shared)]
+        shared[_name(metadata)] = section
+    return shared
+
+
+def read(document: Value, shared: Mapping[str, Section]) -> list[Slo]:
+    """Return the objectives of a document, in their order; none of another kind than SLO.
+
+    Args:
+        shared: the indicators of the same file, which an objective may refer to.
+
+    Raises:
+        TachoscopeError: its first mistake: file, line, offender and way out.
+    """
+    kind, section = _document(document)
+    return _objectives(section, shared) if kind == "SLO" and section is not None else []
 
 
 def _document(value: Value) -> tuple[str, Section | None]:
@@ -121,21 +107,14 @@ def _objectives(document: Section, shared: Mapping[str, Section]) -> list[Slo]:
     metadata = place.section(_METADATA)
     spec = document.required("spec", "add the spec").section(_SPEC)
     spec.required("service", "name the service that the objective is of").text()
-    _refuse_policies(spec)
     method = spec.required("budgetingMethod", "add budgetingMethod: Occurrences, or Timeslices for a gauge")
     common = _Spec(metadata, spec, _annotations(metadata), _indicator(spec, shared), indicators.method(method))
     objectives = spec.required("objectives", "add objectives: [{target: 0.99}]").items()
     if not objectives:
         raise spec.values["objectives"].error("is an empty list", "add an objective: {target: 0.99}")
     sections = [objective.section(indicators.OBJECTIVE) for objective in objectives]
-    names = [_objective_name(section, name, alone=len(sections) == 1) for section in sections]
+    names = [_objective_name(section, name, number if len(sections) > 1 else 0) for number, section in enumerate(sections, 1)]
     return [_slo(common, section, names, number) for number, section in enumerate(sections)]
-
-
-def _refuse_policies(spec: Section) -> None:
-    policies = spec.get("alertPolicies")
-    if policies is not None and policies.items():
-        raise policies.error("are not read", "remove them: burn-rate alerts are made from the target and the window")
 
 
 def _annotations(metadata: Section) -> dict[str, Value]:
@@ -166,23 +145,22 @@ def _indicator(spec: Section, shared: Mapping[str, Section]) -> Section:
     return document.required("spec", "add the indicator's spec").section(indicators.SLI)
 
 
-def _objective_name(section: Section, document: str, *, alone: bool) -> str:
-    """Return an objective's name: its display name if that can be one, else the document's if it has no other objective."""
+def _objective_name(section: Section, document: str, number: int) -> str:
+    """Return an objective's name: its display name if that can be one, else the document's; its number distinguishes several."""
     display = section.get("displayName")
     if display is not None and _NAME.fullmatch(display.text()):
         return display.text()
-    if alone:
-        return document
-    if display is None:
-        raise section.place.error("has no displayName of its own", "add displayName: it distinguishes the objectives of a document")
-    raise display.error(f"is {display.text()!r}", f"it is the objective's name: {_NAME_FIX}")
+    return name_of(f"{document}-{number}", section.place) if number else document
 
 
 def _slo(common: _Spec, objective: Section, names: list[str], number: int) -> Slo:
     chosen = tuple(part.strip() for part in common.annotation("by").split(",") if part.strip())
-    indicator = indicators.indicator(common.indicator, common.method, objective)
-    indicators.check_by(indicator, chosen, common.annotations.get("by"))
-    by = with_identity(chosen)
+    indicator, kept = indicators.indicator(common.indicator, common.method, objective)
+    if kept is None:
+        indicators.check_by(indicator, chosen, common.annotations.get("by"))
+        kept = with_identity(chosen)
+    elif "by" in common.annotations:
+        raise common.annotations["by"].error("does not go with a query", "write the labels in the query: sum by (...)")
     display, description = common.metadata.get("displayName"), common.spec.get("description")
     return Slo(
         name=names[number],
@@ -190,19 +168,45 @@ def _slo(common: _Spec, objective: Section, names: list[str], number: int) -> Sl
         description=_description(description) if description else "",
         area=_area(common),
         indicator=indicator,
-        by=by,
+        by=kept,
         target=indicators.target(objective),
         period_days=_period_days(common.spec),
         alert=_alert(common, names, number),
         pages=_pages(common, len(names))[number],
-        owner=common.required_text("owner", "name the team that answers for it"),
-        target_source=common.required_text("target-source", "say where the target comes from: a URL, or judgement: why"),
+        owner=_said(
+            common, "owner", owner_of(labels_of(common.metadata.get("labels"))) or NO_OWNER, "name the team that answers for it"
+        ),
+        target_source=_said(
+            common,
+            "target-source",
+            f"judgement: as written in {objective.place.path}",
+            "say where the target comes from: a URL, or judgement: why",
+        ),
         least_bad_events=_least(common.annotations.get("least-bad-events")),
         dashboard=common.annotation("dashboard") or "slos",
         path=objective.place.path,
         line=objective.place.line,
         lines=_lines(common, objective),
+        not_honoured=_not_honoured(common, objective),
+        of_catalogue=not common.has_query,
     )
+
+
+def _owner(common: _Spec) -> str:
+    otherwise = owner_of(labels_of(common.metadata.get("labels"))) if common.has_query else ""
+    return _said(common, "owner", otherwise or NO_OWNER, "name the team that answers for it")
+
+
+def _said(common: _Spec, name: str, otherwise: str, fix: str) -> str:
+    """Return an annotation, which a document with queries, written for other tools, may lack."""
+    return common.annotation(name) or otherwise if common.has_query else common.required_text(name, fix)
+
+
+def _not_honoured(common: _Spec, objective: Section) -> dict[str, int]:
+    policies, operator = common.spec.get("alertPolicies"), objective.get("op")
+    found = [policies] if policies is not None and policies.items() else []
+    found += [operator] if operator is not None and "ratioMetric" in common.indicator.values else []
+    return {one.key: one.line for one in found}
 
 
 def _lines(common: _Spec, objective: Section) -> dict[str, int]:
@@ -220,8 +224,8 @@ def _description(value: Value) -> str:
 
 
 def _area(common: _Spec) -> str:
-    area = common.required_text("area", f"add {PREFIX}area: {' or '.join(AREAS)}")
-    if area not in AREAS:
+    area = _said(common, "area", AREA, f"add {PREFIX}area: {' or '.join(AREAS)}")
+    if "area" in common.annotations and area not in AREAS:
         raise common.annotations["area"].error(f"is {area!r}", f"it is {' or '.join(AREAS)}")
     return area
 

@@ -6,6 +6,7 @@ are summed and then divided, so that a busy hour weighs more than a quiet one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -27,12 +28,24 @@ class Selector:
 
     Attributes:
         metric: its name in a catalogue; of a histogram without `_bucket`. labels: values that a label may have.
-        excluding: values that it may not have.
+        excluding: values that it may not have. patterns: a regular expression that all of a label matches, or none of it
+            (`excluded_patterns`).
     """
 
     metric: str
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     excluding: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    patterns: dict[str, str] = field(default_factory=dict)
+    excluded_patterns: dict[str, str] = field(default_factory=dict)
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a series has the labels that are asked for; a label that it lacks is empty."""
+        return (
+            all(labels.get(label, "") in values for label, values in self.labels.items())
+            and not any(labels.get(label, "") in values for label, values in self.excluding.items())
+            and all(re.fullmatch(pattern, labels.get(label, "")) for label, pattern in self.patterns.items())
+            and not any(re.fullmatch(pattern, labels.get(label, "")) for label, pattern in self.excluded_patterns.items())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +127,13 @@ class Slo:
         indicator: what is counted. by: the labels that are kept in the rules, such as service and model: one budget for each. A
             spec's begin with those of `with_identity`, so that no cluster or namespace hides another's events.
         target: ratio of good events, 0 to 1. period_days: of the budget, rolling.
-        alert: name of its burn alert, and of the runbook: `runbooks/<alert>.md`. pages: False: all its tiers are tickets.
+        alert: name of its burn alert, and of the runbook: `runbooks/<alert>.md`. pages, tickets: False: it has none of them.
         least_bad_events: fewer within the long window are no alert (low traffic); of slices minutes of bad entities. owner: team.
         target_source: where the target comes from: a URL, or `judgement`. dashboard: name of the
             suite's board that shows it, or uid of another.
         path, line: where it was read, for messages. lines: of its parts, by key: `owner`, `duration`, `ratioMetric.bad`.
+        not_honoured: keys in the document that have no effect here, with their lines. of_catalogue: False: its metrics are
+            those of other programs, of which no catalogue is needed.
     """
 
     name: str
@@ -138,6 +153,9 @@ class Slo:
     path: str = ""
     line: int = 0
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    not_honoured: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    of_catalogue: bool = True
+    tickets: bool = True
 
     def labels_of(self, group: Sequence[str]) -> dict[str, str]:
         """Return the values of the labels that it keeps by label, without cluster, namespace or team where there is none."""

@@ -210,12 +210,12 @@ def _surroundings(
 ) -> Surroundings:
     from tachoscope_alerts.compile import event_alerts
     from tachoscope_alerts.lint import catalogue
-    from tachoscope_alerts.spec import files, openslo, policy
+    from tachoscope_alerts.spec import files, policy, slo_files
     from tachoscope_dashboards import check
     from tachoscope_dashboards.lint import board_json
     from tachoscope_dashboards.lint import lint as linter
 
-    slos = openslo.load(specs or [files.path_of("slos")])
+    slos = slo_files.load(specs or [files.path_of("slos")])
     linked: dict[str, list[str]] = {}
     alerts = [(slo.dashboard, slo.alert) for slo in slos]
     alerts += [(event.dashboard, event.alert) for event in event_alerts.load(files.path_of("events"))]

@@ -16,7 +16,7 @@ from tachoscope_alerts.compile import alertmanager, recordings
 from tachoscope_alerts.compile import event_alerts as events
 from tachoscope_alerts.compile.event_alerts import EventAlert
 from tachoscope_alerts.compile.recordings import Recording
-from tachoscope_alerts.spec import files, openslo, policy
+from tachoscope_alerts.spec import files, policy, slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.policy import Policy
 from tachoscope_alerts.spec.slo import Slo
@@ -215,7 +215,7 @@ def shipped() -> Specs:
     Raises:
         TachoscopeError: one cannot be used, or they are not installed.
     """
-    slos = openslo.load([files.path_of("slos")])
+    slos = slo_files.load([files.path_of("slos")])
     recorded = recordings.load(files.path_of("recordings.yaml"))
     return Specs(slos, events.load(files.path_of("events")), policy.load(files.path_of("policy.yaml")), recorded)
 

@@ -57,9 +57,9 @@ def slo_backtest(
 
 
 def _named(name: str, slos: list[Path] | None) -> Slo:
-    from tachoscope_alerts.spec import openslo
+    from tachoscope_alerts.spec import slo_files
 
-    known = {one.name: one for one in openslo.load(slos or default_slos())}
+    known = {one.name: one for one in slo_files.load(slos or default_slos())}
     if name not in known:
         raise TachoscopeError(f"unknown objective {name!r}", fix=f"available: {', '.join(known)}")
     return known[name]

@@ -186,11 +186,11 @@ def slo_build(
     needs_analysis()
     from tachoscope_alerts import build
     from tachoscope_alerts.compile import shipped as shipped_module
-    from tachoscope_alerts.spec import openslo
     from tachoscope_alerts.spec import policy as policy_module
+    from tachoscope_alerts.spec import slo_files
 
     timing, labels = _timing(interval, scrape_interval, scale), _labels(label or [])
-    objectives = openslo.load(slos or default_slos())
+    objectives = slo_files.load(slos or default_slos())
     shipped = shipped_module.load()
     alone = bool(slos) and not shipped_module.is_whole(objectives, shipped)
     given, recordings = _events(events, alone=alone), _recordings(alone=alone)
@@ -240,9 +240,9 @@ def slo_report(
     """
     needs_analysis()
     from tachoscope_alerts.report import report
-    from tachoscope_alerts.spec import openslo
+    from tachoscope_alerts.spec import slo_files
 
-    objectives, days = openslo.load(slos or default_slos()), days_of(for_) if for_ else None
+    objectives, days = slo_files.load(slos or default_slos()), days_of(for_) if for_ else None
     with samples(store, prometheus) as source:
         found = report.report(objectives, source, time.time(), period_days=days)
     if format_.value == "json":
@@ -262,13 +262,13 @@ def slo_report(
 
 def _readable(paths: list[Path] | None) -> tuple[list[Slo], dict[str, str]]:
     """Return the readable objectives, and the errors of the others by path."""
-    from tachoscope_alerts.spec import openslo
+    from tachoscope_alerts.spec import slo_files
 
     slos: list[Slo] = []
     broken: dict[str, str] = {}
-    for path in openslo.files(paths or default_slos()):
+    for path in slo_files.files(paths or default_slos()):
         try:
-            slos += openslo.read(path)
+            slos += slo_files.read(path)
         except TachoscopeError as error:
             broken[str(path)] = str(error)
     return slos, broken

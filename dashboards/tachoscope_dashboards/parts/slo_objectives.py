@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from tachoscope_alerts.spec import files, openslo
+from tachoscope_alerts.spec import files, slo_files
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Slices, Slo
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.training import EFFECTIVE_STATES
@@ -116,4 +116,4 @@ def spent(name: str) -> tuple[ColorStep, ...]:
 
 @cache
 def _read(paths: tuple[Path, ...]) -> tuple[Slo, ...]:
-    return tuple(openslo.load(paths))
+    return tuple(slo_files.load(paths))

@@ -18,7 +18,7 @@ from tachoscope_alerts.report import backtest
 from tachoscope_alerts.report import report as report_module
 from tachoscope_alerts.report.backtest import Backtest
 from tachoscope_alerts.report.schema import SloReport
-from tachoscope_alerts.spec import files, openslo, policy
+from tachoscope_alerts.spec import files, policy, slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import Slo
 from tachoscope_core.redaction import redact
@@ -37,7 +37,7 @@ def objectives() -> dict[str, Slo]:
     Raises:
         TachoscopeError: a spec cannot be read.
     """
-    return {slo.name: slo for slo in openslo.load([files.path_of("slos")])}
+    return {slo.name: slo for slo in slo_files.load([files.path_of("slos")])}
 
 
 def clear_cache() -> None:

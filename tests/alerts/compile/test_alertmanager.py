@@ -23,7 +23,7 @@ from helpers import REPOSITORY
 from processes import free_port, wait_for
 from sample_slos import AVAILABILITY, GOODPUT
 from tachoscope_alerts.compile import alertmanager, event_alerts
-from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec import policy, slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing, tiers
 from tachoscope_alerts.spec.policy import Maintenance, Policy, Receiver
 from tachoscope_cli.drill import prometheus_alertmanager as drill_servers
@@ -363,7 +363,9 @@ def test_each_incident_has_a_key_of_its_own_and_is_told_without_waiting_for_anot
 def pages() -> list[dict[str, str]]:
     """Return the labels that each alert that pages has whatever it is of."""
     of_events = [event for event in event_alerts.load(REPOSITORY / "alerts" / "events") if event.severity == "page"]
-    of_slos = [slo for slo in openslo.load([REPOSITORY / "alerts" / "slos"]) if any(tier.severity == "page" for tier in tiers(slo))]
+    of_slos = [
+        slo for slo in slo_files.load([REPOSITORY / "alerts" / "slos"]) if any(tier.severity == "page" for tier in tiers(slo))
+    ]
     return [
         *({"alertname": one.alert, "slo": one.slo, "area": one.area, "owner": one.owner} for one in of_events),
         *({"alertname": one.alert, "slo": one.name, "area": one.area, "owner": one.owner} for one in of_slos),

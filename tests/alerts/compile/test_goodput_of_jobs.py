@@ -13,11 +13,11 @@ from promtool_running import faults
 from tachoscope_alerts.compile import rules
 from tachoscope_alerts.compile.detection_time import detection
 from tachoscope_alerts.compile.planted_series import PlantedStretch, of_events
-from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec import policy, slo_files
 from tachoscope_alerts.spec.burn_rate_windows import HOUR, Timing, duration
 from tachoscope_alerts.spec.slo import Slo
 
-(GOODPUT,) = openslo.load([REPOSITORY / "alerts" / "slos" / "training-goodput.yaml"])
+(GOODPUT,) = slo_files.load([REPOSITORY / "alerts" / "slos" / "training-goodput.yaml"])
 POLICY = policy.load(REPOSITORY / "alerts" / "policy.yaml")
 TIMING = Timing()
 RANKS = 2

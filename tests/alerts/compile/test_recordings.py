@@ -17,8 +17,8 @@ from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.lint.label_flow import faults as label_faults
 from tachoscope_alerts.lint.lint import check_recordings
 from tachoscope_alerts.spec.burn_rate_windows import Timing
-from tachoscope_alerts.spec.openslo import load as load_slos
 from tachoscope_alerts.spec.policy import load as load_policy
+from tachoscope_alerts.spec.slo_files import load as load_slos
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.metrics.metric import IDENTITY

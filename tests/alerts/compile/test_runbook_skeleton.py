@@ -13,8 +13,8 @@ from tachoscope_alerts.compile.event_alerts import EventAlert
 from tachoscope_alerts.compile.runbooks import HEAD, HEADINGS, in_two_units, of_event, of_objectives, refresh, skeleton, stale
 from tachoscope_alerts.spec import policy as policies
 from tachoscope_alerts.spec.burn_rate_windows import Timing
-from tachoscope_alerts.spec.openslo import load
 from tachoscope_alerts.spec.slo import Ratio, Selector, Slo
+from tachoscope_alerts.spec.slo_files import load
 from tachoscope_core.errors import TachoscopeError
 
 POLICY = policies.load(REPOSITORY / "alerts" / "policy.yaml")

@@ -18,14 +18,14 @@ from helpers import REPOSITORY
 from processes import wait_for
 from tachoscope_alerts.compile import alertmanager
 from tachoscope_alerts.compile.detection_time import detection
-from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec import policy, slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_cli.drill import prometheus_alertmanager as drill_servers
 from tachoscope_cli.drill.webhook_receiver import Arrival
 from tachoscope_cli.drill.webhook_receiver import Receiver as Webhook
 
 TIMING = Timing()
-SLO = next(slo for slo in openslo.load([REPOSITORY / "alerts" / "slos"]) if slo.name == "inference-availability")
+SLO = next(slo for slo in slo_files.load([REPOSITORY / "alerts" / "slos"]) if slo.name == "inference-availability")
 RULES = REPOSITORY / "alerts" / "generated" / "prometheus" / "inference-availability.rules.yaml"
 REQUESTS_A_SECOND = 10
 APART_SECONDS = 120.0

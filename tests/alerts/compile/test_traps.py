@@ -19,7 +19,7 @@ from tachoscope_alerts.compile.planted_series import of_events
 from tachoscope_alerts.compile.promtool_tests import of_pages, of_tickets
 from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.compile.sli_expressions import BAD, TOTAL, UNMEASURED, recorded
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import slo_files
 from tachoscope_alerts.spec.burn_rate_windows import FEASIBLE, duration, seconds_of, tiers
 from tachoscope_alerts.spec.slo import AtMost, Ratio, Selector, Slo
 from tachoscope_core.metrics.catalogue import METRICS
@@ -296,14 +296,14 @@ def test_names_in_rules_are_those_that_exporters_show_with_their_endings() -> No
 
 
 def test_no_shipped_objective_has_a_tier_that_cannot_fire_or_waits_with_for() -> None:
-    for slo in openslo.load([REPOSITORY / "alerts" / "slos"]):
+    for slo in slo_files.load([REPOSITORY / "alerts" / "slos"]):
         rules = [rule for group in groups(slo, PLACES, TIMING) for rule in group["rules"]]
         assert tiers(slo) and all(tier.threshold(slo) <= FEASIBLE for tier in tiers(slo))
         assert not any("for" in rule for rule in rules)
 
 
 def test_every_shipped_latency_has_an_objective_on_failures_beside_it() -> None:
-    slos = openslo.load([REPOSITORY / "alerts" / "slos"])
+    slos = slo_files.load([REPOSITORY / "alerts" / "slos"])
     latencies = [slo for slo in slos if slo.area == "inference" and isinstance(slo.indicator, AtMost)]
     on_requests = {slo.by for slo in slos if slo.name == "inference-availability"}
 

@@ -20,10 +20,10 @@ from helpers import REPOSITORY
 from processes import free_port, wait_for
 from tachoscope_alerts.compile.planted_series import PlantedStretch, of_events, of_slices
 from tachoscope_alerts.compile.sli_expressions import ERROR_RATIO, MOMENTS
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import slo_files
 from tachoscope_alerts.spec.slo import Slices, Slo
 
-SLOS = {slo.name: slo for slo in openslo.load([REPOSITORY / "alerts" / "slos"])}
+SLOS = {slo.name: slo for slo in slo_files.load([REPOSITORY / "alerts" / "slos"])}
 SCRAPE_SECONDS = 15.0
 HISTORY = 480
 """Scrapes before the test begins: two hours, as gates look back one."""

@@ -42,7 +42,7 @@ from tachoscope_alerts.compile.runbooks import HEAD, HEADINGS, refresh, subjects
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.lint.label_flow import faults
 from tachoscope_alerts.spec import policy
-from tachoscope_alerts.spec.openslo import load
+from tachoscope_alerts.spec.slo_files import load
 from tachoscope_cli.app import app
 from tachoscope_core.metrics.catalogue import BY_NAME
 from tachoscope_core.metrics.metric import IDENTITY, NAMESPACE

@@ -14,7 +14,7 @@ from tachoscope_alerts.compile.sli_expressions import bad_events, error_ratio, t
 from tachoscope_alerts.lint import lint
 from tachoscope_alerts.lint.catalogue import catalogue
 from tachoscope_alerts.measure.evaluator import selectors
-from tachoscope_alerts.spec import openslo, policy
+from tachoscope_alerts.spec import policy, slo_files
 from tachoscope_alerts.spec.burn_rate_windows import DAY, Timing
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slices
 from tachoscope_core import yaml_text
@@ -23,7 +23,7 @@ from tachoscope_core.metrics.metric import IDENTITY
 from tachoscope_core.metrics.training import EFFECTIVE_STATES, TRAINING_STATES
 
 ALERTS = REPOSITORY / "alerts"
-SLOS = openslo.load([ALERTS / "slos"])
+SLOS = slo_files.load([ALERTS / "slos"])
 BY_NAME = {slo.name: slo for slo in SLOS}
 PROMISES = {
     # objective: target, threshold, whether it pages
@@ -130,7 +130,7 @@ def test_the_examples_of_the_page_are_sound(tmp_path: Path):
     (tmp_path / "gateway-availability.yaml").write_text(gateway)
     (tmp_path / "chat-queue.yaml").write_text(queue)
     (tmp_path / "metrics.yaml").write_text(metrics)
-    slos = [slo for name in ("gateway-availability", "chat-queue") for slo in openslo.read(tmp_path / f"{name}.yaml")]
+    slos = [slo for name in ("gateway-availability", "chat-queue") for slo in slo_files.read(tmp_path / f"{name}.yaml")]
     known = catalogue(slos, [tmp_path / "metrics.yaml"])
 
     assert [slo.alert for slo in slos] == ["GatewayAvailabilityBurn", "ChatQueueBurn"]

@@ -20,7 +20,7 @@ from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.compile.sli_expressions import quoted
 from tachoscope_alerts.lint import rule_expressions
 from tachoscope_alerts.lint.catalogue import catalogue
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing, seconds_of, tiers
 from tachoscope_alerts.spec.slo import Slices, Slo
 
@@ -29,7 +29,7 @@ A, B = {"cluster": "a", "workload_namespace": "x"}, {"cluster": "b", "workload_n
 OTHER_NAMESPACE = {"cluster": "a", "workload_namespace": "y"}
 RECORDINGS = recordings.load(REPOSITORY / "alerts" / "recordings.yaml")
 PAGES = [event for event in event_alerts.load(REPOSITORY / "alerts" / "events") if event.severity == "page"]
-SLOS = [slo for slo in openslo.load([REPOSITORY / "alerts" / "slos"]) if any(tier.severity == "page" for tier in tiers(slo))]
+SLOS = [slo for slo in slo_files.load([REPOSITORY / "alerts" / "slos"]) if any(tier.severity == "page" for tier in tiers(slo))]
 HEALTHY = {
     "tachoscope_job_active": [({}, "1x{n}")],
     "tachoscope_job_ranks": [({"state": "working"}, "8x{n}"), ({"state": "hung"}, "0x{n}"), ({"state": "silent"}, "0x{n}")],
@@ -134,7 +134,7 @@ def test_each_page_reads_only_metrics_of_which_this_test_knows_what_healthy_is()
 
 def test_no_generated_rule_drops_a_label_of_the_identity() -> None:
     """The lint runs over what is built too, so that a rule that is made, and not written, cannot drop one either."""
-    known = catalogue(openslo.load([REPOSITORY / "alerts" / "slos"]))
+    known = catalogue(slo_files.load([REPOSITORY / "alerts" / "slos"]))
     found = rule_expressions.check(REPOSITORY / "alerts" / "generated" / "prometheus", known)
 
     assert [fault for fault in found if "drops" in fault.fault.what] == []

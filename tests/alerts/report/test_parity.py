@@ -28,7 +28,7 @@ from tachoscope_alerts.measure.from_prometheus import PrometheusSource
 from tachoscope_alerts.measure.from_samples import Reader, SamplesSource, store_reader
 from tachoscope_alerts.measure.stored_samples import Samples
 from tachoscope_alerts.report.report import report
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.slo import AtMost, Ratio, Selector, Slo
 from tachoscope_core.storage.store import Store
@@ -52,7 +52,7 @@ KINDS = {
     "worst-use": slo(replace(USE, by=("gpu",), reduce="max", comparison="gt"), by=("gpu",), name="worst-use"),
 }
 RECORDED = slo(BAD, by=("service",), name="recorded")
-SHIPPED = {one.name: one for one in openslo.load([Path(__file__).parents[3] / "alerts" / "slos"])}
+SHIPPED = {one.name: one for one in slo_files.load([Path(__file__).parents[3] / "alerts" / "slos"])}
 ALL = {**KINDS, **{f"shipped-{name}": one for name, one in SHIPPED.items()}}
 
 

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import slo_files
 from tachoscope_alerts.spec.slo import AtMost, Gate, MoreThan, Ratio, Selector, Slices, Slo
 from tachoscope_core import yaml_text
 from tachoscope_core.errors import TachoscopeError
@@ -68,7 +68,7 @@ def written(tmp_path: Path):
 
 
 def only(path: Path) -> Slo:
-    (slo,) = openslo.read(path)
+    (slo,) = slo_files.read(path)
     return slo
 
 
@@ -128,7 +128,7 @@ def test_several_objectives_are_told_apart_by_their_names_alerts_and_whether_the
         '    tachoscope.dev/alert: "SlowBurn, SlowerBurn"\n    tachoscope.dev/pages: "true,false"\n'
         '    tachoscope.dev/by: "service, model"\n    tachoscope.dev/least-bad-events: "5"',
     )
-    first, second = openslo.read(written(text))
+    first, second = slo_files.read(written(text))
 
     assert [(one.name, one.alert, one.pages, one.target, one.by, one.least_bad_events) for one in (first, second)] == [
         ("chat-p99", "SlowBurn", True, 0.99, (*IDENTITY, "service", "model"), 5.0),
@@ -142,7 +142,7 @@ def test_other_documents_of_the_file_are_skipped_and_a_list_of_documents_is_read
     service = "apiVersion: openslo/v1\nkind: Service\nmetadata: {name: chat}\n"
     listed = "- " + RATIO.replace("\n", "\n  ").rstrip() + "\n"
 
-    slos = [one.name for one in openslo.read(written("---\n".join([source, RATIO, service, "", listed])))]
+    slos = [one.name for one in slo_files.read(written("---\n".join([source, RATIO, service, "", listed])))]
     assert slos == ["chat-errors", "chat-errors"]
 
 
@@ -160,14 +160,14 @@ def test_a_folder_means_the_yaml_files_in_it_by_name(written, tmp_path: Path):
     written(RATIO.replace("chat-errors", "first"), "a.yaml")
     written("no objective", "notes.txt")
 
-    assert [slo.name for slo in openslo.load([tmp_path])] == ["first", "second"]
+    assert [slo.name for slo in slo_files.load([tmp_path])] == ["first", "second"]
 
 
 def test_a_folder_without_specs_and_a_path_that_is_not_there_are_said_to_be_so(tmp_path: Path):
     with pytest.raises(TachoscopeError, match=r"contains no \*\.yaml"):
-        openslo.load([tmp_path])
+        slo_files.load([tmp_path])
     with pytest.raises(TachoscopeError, match="does not exist"):
-        openslo.load([tmp_path / "none.yaml"])
+        slo_files.load([tmp_path / "none.yaml"])
 
 
 # --- mistakes -----------------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_a_mistake_is_told_with_file_line_key_offender_and_way_out(mistake: str,
     path = written(text.replace(old, new, 1))
 
     with pytest.raises(TachoscopeError) as caught:
-        openslo.read(path)
+        slo_files.read(path)
     place, _, rest = str(caught.value).partition(": ")
     file, _, line = place.rpartition(":")
     assert file == str(path)
@@ -291,14 +291,14 @@ def test_objectives_without_names_of_their_own_are_refused(written):
     text = RATIO.replace("    - target: 0.99", "    - target: 0.99\n    - target: 0.9")
 
     with pytest.raises(TachoscopeError, match=r"objectives\[0\] has no displayName of its own .*displayName"):
-        openslo.read(written(text))
+        slo_files.read(written(text))
 
 
 def test_a_reference_to_no_indicator_names_those_that_there_are(written):
     text = RATIO[: RATIO.index("  indicator:")] + "  indicatorRef: other\n" + RATIO[RATIO.index("  objectives:") :]
 
     with pytest.raises(TachoscopeError, match=r"indicatorRef is 'other': no document of kind SLI .*there is none"):
-        openslo.read(written(text))
+        slo_files.read(written(text))
 
 
 # --- nothing else is ever raised ----------------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ def read_or_refused(content: bytes) -> None:
         file.write(content)
         file.flush()
         try:
-            slos = openslo.read(Path(file.name))
+            slos = slo_files.read(Path(file.name))
         except TachoscopeError as error:
             assert file.name in str(error)
             return

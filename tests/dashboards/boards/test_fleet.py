@@ -10,7 +10,7 @@ from helpers import REPOSITORY
 from planted import POLICY, colors, expression, filled, links, made, panels, steps, written, wrong
 from tachoscope_alerts import promql
 from tachoscope_alerts.lint.catalogue import catalogue
-from tachoscope_alerts.spec.openslo import load
+from tachoscope_alerts.spec.slo_files import load
 from tachoscope_core.metrics.training import TRAINING_STATES
 from tachoscope_core.report import palette
 from tachoscope_dashboards.boards.fleet import board as fleet

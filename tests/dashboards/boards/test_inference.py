@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planted import POLICY, RULES, colors, column, made, panels, steps, written, wrong
-from tachoscope_alerts.spec import files, openslo
+from tachoscope_alerts.spec import files, slo_files
 from tachoscope_alerts.spec.slo import AtMost, Slo
 from tachoscope_core.metrics.serving import DIRECTIONS, ENGINE_STATES, OUTCOMES, REQUEST_STATES
 from tachoscope_core.report import palette
@@ -49,8 +49,8 @@ def test_tokens_have_a_colour_for_each_direction() -> None:
 @pytest.fixture
 def other_promises(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Objectives with half the bounds and other targets than those in alerts/slos."""
-    loaded = openslo.load([files.path_of("slos")])
-    monkeypatch.setattr(openslo, "load", lambda _: [_other(slo) for slo in loaded])
+    loaded = slo_files.load([files.path_of("slos")])
+    monkeypatch.setattr(slo_files, "load", lambda _: [_other(slo) for slo in loaded])
     slo_objectives._read.cache_clear()
     yield
     slo_objectives._read.cache_clear()

@@ -10,7 +10,7 @@ import pytest
 
 from helpers import REPOSITORY
 from planted import POLICY, RULES, Answer, colors, column, made, panels, steps, written, wrong
-from tachoscope_alerts.spec import files, openslo
+from tachoscope_alerts.spec import files, slo_files
 from tachoscope_core import yaml_text
 from tachoscope_core.metrics.training import EFFECTIVE_STATES, TRAINING_STATES
 from tachoscope_core.report import palette
@@ -23,7 +23,7 @@ from tachoscope_dashboards.parts.slo_objectives import every, objective
 
 BOARD = made(slos.board(POLICY))
 PANELS, WRITTEN = panels(BOARD), written(BOARD)
-SLOS = openslo.load([files.path_of("slos")])
+SLOS = slo_files.load([files.path_of("slos")])
 CHAT, SEARCH = 'service="chat",model="llama"', 'service="search",model="bert"'
 CHAT_KEY, SEARCH_KEY = '{model="llama",service="chat"}', '{model="bert",service="search"}'
 AVAILABILITY = "inference-availability.rules.yaml"
