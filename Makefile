@@ -72,7 +72,7 @@ bench: system-packages $(READY) $(NATIVE) ## measure what probes, agent, GPUs, c
 	$(BIN)/python -m benchmarks.traces.trace_reading --write
 	$(BIN)/python benchmarks/change_points.py --write
 	$(BIN)/python -m benchmarks.pipeline_operations.speed --write
-	$(BIN)/python benchmarks/detection_times.py --write
+	$(BIN)/python -m benchmarks.alert_times.detection --write
 	$(BIN)/python -m benchmarks.slo_rules --write
 	$(BIN)/python -m benchmarks.board_queries --write
 	$(BIN)/python -m benchmarks.explorer_pages.pages --write

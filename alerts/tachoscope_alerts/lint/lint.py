@@ -144,7 +144,10 @@ def _replaced(slos: Sequence[Slo], shipped: ShippedObjectives) -> Iterator[Probl
 def _people(of: Slo | EventAlert, around: Surroundings) -> Iterator[Problem]:
     if of.owner not in around.owners:
         there = f"there are {', '.join(around.owners)}"
-        yield _error(of, f"{of.alert} has the owner {of.owner!r}, who is not in the policy", there, "owner")
+        if not of.owner:
+            yield _error(of, f"{of.alert} has no owner", f"add labels: {{owner: TEAM}}, a team of the policy: {there}")
+        else:
+            yield _error(of, f"{of.alert} has the owner {of.owner!r}, who is not in the policy", there, "owner")
     if around.runbooks is None:
         return
     page = around.runbooks / f"{of.alert}.md"
@@ -178,7 +181,8 @@ def _of_event(event: EventAlert, around: Surroundings, objectives: Collection[st
 
 
 def _of_slo(slo: Slo, around: Surroundings, *, companion: bool) -> list[Problem]:
-    found = [*_people(slo, around), *_feasibility(slo, companion=companion), *_lengths(slo, around.retention_seconds)]
+    people = _people(slo, around) if slo.pages or slo.tickets else ()
+    found = [*people, *_feasibility(slo, companion=companion), *_lengths(slo, around.retention_seconds)]
     if not slo.target_source.startswith(("http://", "https://", "judgement")):
         found.append(
             _error(slo, f"{slo.name}: target-source is {slo.target_source!r}", "write a URL, or judgement: why", "target-source")
@@ -186,8 +190,8 @@ def _of_slo(slo: Slo, around: Surroundings, *, companion: bool) -> list[Problem]
     found += _not_honoured(slo)
     foreign = [] if slo.of_catalogue else [part.selector.metric for part in _parts(slo) if part.selector.metric not in around.known]
     if foreign:
-        what = f"{slo.name}: {' and '.join(dict.fromkeys(foreign))} is of another program, so that its labels are not checked"
-        return [*found, Problem(slo.path, slo.line, "note", what, "--prometheus URL checks whether it is there")]
+        what = f"{slo.name}: labels of {' and '.join(dict.fromkeys(foreign))} are not checked: the metric is of another program"
+        return [*found, Problem(slo.path, slo.line, "note", what, "--prometheus URL checks whether there are series")]
     wrong = [problem for at, fault in _indicator(slo, around.known) for problem in _faulty(slo, [fault], slo.name, at)]
     if not wrong:
         timing = Timing()

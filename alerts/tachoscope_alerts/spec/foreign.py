@@ -11,7 +11,6 @@ from tachoscope_core.located_yaml import Section, Value
 
 AREA = "infrastructure"
 """Of an objective that does not say whether it is of training or inference."""
-NO_OWNER = "nobody"
 ALERT_NAME = re.compile(r"[A-Z][A-Za-z0-9]*")
 _MOST_NAME = 63
 _OWNERS = ("owner", "team")
@@ -56,7 +55,7 @@ def objective(place: Value, said: Wording, promise: Promise) -> Slo:
         alert=said.alert,
         pages=said.pages,
         tickets=said.tickets,
-        owner=said.owner or NO_OWNER,
+        owner=said.owner,
         target_source=f"judgement: as written in {place.path}",
         dashboard="slos",
         path=place.path,
@@ -93,7 +92,7 @@ def owner_of(*labels: Section | None) -> str:
     for section in reversed(labels):
         for key in _OWNERS:
             if section is not None and (value := section.get(key)) is not None:
-                return value.word()
+                return value.strings()[0]
     return ""
 
 

@@ -23,6 +23,7 @@ _SLICES = (*_SELECTOR, "by", "reduce", "age", "while", "missing")
 _GATE = (*_SELECTOR, "on", "for")
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_BOTH = "write queries for both, or metrics for both"
 _DURATION = re.compile(r"(\d{1,6})([smhdwMQY])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -144,12 +145,14 @@ def _ratio(value: Value) -> tuple[Indicator, tuple[str, ...] | None]:
     if (good is None) == (bad is None):
         raise value.error("needs good or bad, one of both", "add one, or leave one out")
     all_events = section.required("total", "add total: all events")
-    if (of_total := _query(all_events)) is not None:
-        part = bad or good
-        assert part is not None
-        of_part = _query(part)
+    part = bad or good
+    assert part is not None, "one of both is given"
+    of_total, of_part = _query(all_events), _query(part)
+    if of_part is not None and of_total is None:
+        raise of_part.error("is a query, and the total names a metric", _BOTH)
+    if of_total is not None:
         if of_part is None:
-            raise part.error("names a metric, and the total is a query", "write queries for both, or metrics for both")
+            raise part.error("names a metric, and the total is a query", _BOTH)
         kind: Literal["bad", "good"] = "bad" if bad else "good"
         return queries.events((of_total, queries.counted(of_total)), (of_part, queries.counted(of_part)), kind)
     total = _selector(_source(all_events, _SELECTOR))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tachoscope_alerts.spec import indicators
-from tachoscope_alerts.spec.foreign import ALERT_NAME, AREA, NO_OWNER, labels_of, name_of, owner_of
+from tachoscope_alerts.spec.foreign import ALERT_NAME, AREA, labels_of, name_of, owner_of
 from tachoscope_alerts.spec.slo import Slo, with_identity
 from tachoscope_core.located_yaml import Section, Value, known_instead
 
@@ -173,9 +173,7 @@ def _slo(common: _Spec, objective: Section, names: list[str], number: int) -> Sl
         period_days=_period_days(common.spec),
         alert=_alert(common, names, number),
         pages=_pages(common, len(names))[number],
-        owner=_said(
-            common, "owner", owner_of(labels_of(common.metadata.get("labels"))) or NO_OWNER, "name the team that answers for it"
-        ),
+        owner=_owner(common),
         target_source=_said(
             common,
             "target-source",
@@ -194,7 +192,7 @@ def _slo(common: _Spec, objective: Section, names: list[str], number: int) -> Sl
 
 def _owner(common: _Spec) -> str:
     otherwise = owner_of(labels_of(common.metadata.get("labels"))) if common.has_query else ""
-    return _said(common, "owner", otherwise or NO_OWNER, "name the team that answers for it")
+    return _said(common, "owner", otherwise, "name the team that answers for it")
 
 
 def _said(common: _Spec, name: str, otherwise: str, fix: str) -> str:

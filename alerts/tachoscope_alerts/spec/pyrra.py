@@ -80,7 +80,8 @@ def _boolean(section: Section) -> tuple[Slices, tuple[str, ...]]:
     place = section.required("metric", "add the metric")
     by = _grouping(section)
     found = queries.of_selector(place, by)
-    return Slices(found.selector, by or _OF_A_TARGET, "gte", 1.0, reduce="min"), by
+    entity = queries.kept(by or _OF_A_TARGET)
+    return Slices(found.selector, entity, "gte", 1.0, reduce="min"), queries.kept(by)
 
 
 def _metric(section: Section, key: str) -> Value:

@@ -8,6 +8,7 @@ histogram, for a difference of two of these, and for a gauge. Another query is r
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -22,6 +23,8 @@ ACCEPTED = "write sum(rate(metric{...}[window])), or name the metric: {metric: .
 _WINDOW = re.compile(r"\{\{\s*\.?window\s*\}\}|\$__rate_interval|\$window|\[\[\s*window\s*\]\]")
 _LITERAL = re.compile(r"[\w:/ @,-]*")
 _MOST_PATTERN = 500
+CLUSTER = "cluster"
+"""Where several clusters write to one Prometheus each has its own budget; elsewhere no series has the label."""
 _T = TypeVar("_T")
 
 
@@ -76,7 +79,7 @@ def gauge(query: Value) -> tuple[Selector, tuple[str, ...], Literal["min", "max"
             "is not a gauge of named entities", "write max by (label, ...) (metric{...}): each set of their values is one entity"
         )
     of = _of_series(query, series, tuple(expression.labels or ()), "rate")
-    return of.selector, of.by, "min" if expression.function == "min" else "max"
+    return of.selector, kept(of.by), "min" if expression.function == "min" else "max"
 
 
 def events(
@@ -102,11 +105,16 @@ def events(
     if of_part.function != of_total.function:
         raise part_place.error(f"uses {of_part.function}, and the total {of_total.function}", "write the same function in both")
     if of_part.bound is not None:
-        return _of_histogram(part_place, of_total, of_part, kind), of_total.by
+        return _of_histogram(part_place, of_total, of_part, kind), kept(of_total.by)
     if of_total.bound is not None:
         raise place.error("counts a bucket of a histogram", "count all events by its _count")
     selector = of_part.selector
-    return Ratio(of_total.selector, **{kind: selector}), of_total.by
+    return Ratio(of_total.selector, **{kind: selector}), kept(of_total.by)
+
+
+def kept(by: Iterable[str]) -> tuple[str, ...]:
+    """Return the labels that rules keep, of those that a query keeps."""
+    return tuple(dict.fromkeys((CLUSTER, *by)))
 
 
 def _of_histogram(place: Value, total: Counted, bucket: Counted, kind: str) -> AtMost | MoreThan:

@@ -31,7 +31,7 @@ def files(paths: Iterable[Path]) -> list[Path]:
         inside = sorted(one for one in path.iterdir() if one.suffix in {".yaml", ".yml"}) if path.is_dir() else [path]
         if not path.exists() or not inside:
             problem = "contains no *.yaml" if path.exists() else "does not exist"
-            raise TachoscopeError(f"{path} {problem}", fix="name OpenSLO files, or a folder of them")
+            raise TachoscopeError(f"{path} {problem}", fix="name files of OpenSLO, Sloth or Pyrra, or a folder of them")
         found += inside
     return found
 

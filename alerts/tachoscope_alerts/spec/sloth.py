@@ -65,7 +65,7 @@ def _promise(one: Section) -> Promise:
     target = percent(one.required("objective", "add objective: 99.9"))
     sli = one.required("sli", "add sli: {events: {error_query: ..., total_query: ...}}").section(("events", "raw", "plugin"))
     for key, why in (
-        ("raw", "divides already: its numbers cannot be summed over a window"),
+        ("raw", "is a ratio already, which cannot be summed over a window"),
         ("plugin", "needs a program of Sloth"),
     ):
         if (place := sli.get(key)) is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tachoscope_alerts.measure.from_samples import SamplesSource
     from tachoscope_alerts.spec.policy import Policy
     from tachoscope_alerts.spec.slo import Slo
-PATHS = "OpenSLO files, or folders of them. Default: alerts/slos here, else those that came with tachoscope."
+PATHS = "Files of OpenSLO, Sloth or Pyrra, or folders of them. Default: alerts/slos here, else those that came with tachoscope."
 
 SlosOption = Annotated[list[Path] | None, typer.Option("--slos", metavar="PATH", help=f"{PATHS} Can be given several times.")]
 PrometheusOption = Annotated[

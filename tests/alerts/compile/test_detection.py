@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from benchmarks.detection_times import Case, Compared, measured, stand_in, stand_ins, tables
+from benchmarks.alert_times.detection import Case, Compared, measured, stand_in, stand_ins, tables
 from hypothesis import given
 from hypothesis import strategies as st
 

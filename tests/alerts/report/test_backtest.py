@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.detection_times import Case, measured, stand_in
+from benchmarks.alert_times.detection import Case, measured, stand_in
 from hypothesis import given
 from hypothesis import strategies as st
 

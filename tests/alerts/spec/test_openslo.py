@@ -174,7 +174,7 @@ def test_a_folder_without_specs_and_a_path_that_is_not_there_are_said_to_be_so(t
 
 MISTAKES = {
     # what: the text that is changed, its old part, its new part, what the message says (key, offender, way out)
-    "another version": (RATIO, "openslo/v1", "openslo/v1alpha", ("apiVersion", "'openslo/v1alpha'", "openslo/v1")),
+    "another version": (RATIO, "openslo/v1", "openslo/v2", ("apiVersion", "'openslo/v2'", "openslo/v1")),
     "an unknown kind": (RATIO, "kind: SLO", "kind: Objective", ("kind", "'Objective'", "SLO")),
     "an unknown key": (RATIO, "  service: chat", "  servise: chat", ("spec.servise", "unknown key", "service")),
     "a key twice": (RATIO, "  service: chat", "  service: chat\n  service: chat", ("spec.service", "twice", "one of the two")),
@@ -227,22 +227,21 @@ MISTAKES = {
     "a threshold on a ratio": (
         RATIO,
         "- target: 0.99",
-        "- {op: lte, target: 0.99}",
-        ("objectives[0].op", "ratioMetric", "leave it out"),
+        "- {value: 1, target: 0.99}",
+        ("objectives[0].value", "ratioMetric", "leave it out"),
     ),
     "a ratio of gauges": (RATIO, "counter: true", "counter: false", ("counter", "is false", "Timeslices")),
     "a ratio without its part": (RATIO, "        bad:", "        bat:", ("bat", "unknown key", "bad")),
-    "a query": (RATIO, "{metric: requests_total, labels", "{query: sum(x), labels", ("query", "is a query", "metric")),
+    "a query": (
+        RATIO,
+        "{metric: requests_total, labels",
+        "{query: sum(x), labels",
+        ("query", "is a query", "total"),
+    ),
     "a metric with labels": (RATIO, "{metric: requests_total, labels", "{metric: 'a{b}', labels", ("metric", "'a{b}'", "labels")),
     "another source": (RATIO, "type: tachoscope", "type: Datadog", ("metricSource.type", "'Datadog'", "tachoscope")),
     "no value of a label": (RATIO, '[500, "503"]', "[]", ("labels.code", "empty list", "at least one")),
     "a mapping as a label": (RATIO, '[500, "503"]', "{a: 1}", ("labels.code", "a mapping", "text")),
-    "alert policies": (
-        RATIO,
-        "  service: chat",
-        "  service: chat\n  alertPolicies: [fast]",
-        ("alertPolicies", "not read", "remove"),
-    ),
     "a bucket without its bound": (HISTOGRAM, "op: lte", "op: lt", ("objectives[0].op", "is lt", "op: lte")),
     "a bucket counted from its bound on": (HISTOGRAM, "op: lte", "op: gte", ("objectives[0].op", "is gte", "op: gt")),
     "a part of a histogram": (HISTOGRAM, "chat_seconds", "chat_seconds_bucket", ("metric", "'chat_seconds_bucket'", "without")),
@@ -285,13 +284,6 @@ def test_a_mistake_is_told_with_file_line_key_offender_and_way_out(mistake: str,
     assert any(key in near or near.strip().startswith("-") for near in lines[max(int(line) - 2, 0) : int(line) + 1])
     for part in said:
         assert part in rest
-
-
-def test_objectives_without_names_of_their_own_are_refused(written):
-    text = RATIO.replace("    - target: 0.99", "    - target: 0.99\n    - target: 0.9")
-
-    with pytest.raises(TachoscopeError, match=r"objectives\[0\] has no displayName of its own .*displayName"):
-        slo_files.read(written(text))
 
 
 def test_a_reference_to_no_indicator_names_those_that_there_are(written):

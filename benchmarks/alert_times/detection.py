@@ -4,8 +4,8 @@ Full history of no bad events, then an outage, which ends when the alert is due.
 pages, and whether events or time are counted: objectives that share these share a line. Pages are evaluated every 30 s from raw
 counters on, tickets every 4 minutes from recorded events on, as the rules' groups are.
 
-    python benchmarks/detection_times.py            # print
-    python benchmarks/detection_times.py --write    # and write docs/develop/measurements.md
+    python -m benchmarks.alert_times.detection            # print
+    python -m benchmarks.alert_times.detection --write    # and write docs/develop/measurements.md
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tachoscope_alerts.spec import slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing, duration, tiers
 from tachoscope_alerts.spec.slo import Ratio, Selector, Severity, Slices, Slo
 
-ALERTS = Path(__file__).parent.parent / "alerts"
+ALERTS = Path(__file__).parents[2] / "alerts"
 _EVENTS = 100_000
 NEAR = 0.1
 
@@ -224,9 +224,9 @@ def main() -> None:
     text = tables(compared(stand_ins(slo_files.load([ALERTS / "slos"]))))
     print(text)
     if options.write:
-        from sections import write_section
+        from benchmarks.sections import write_section
 
-        write_section("detection_times", text)
+        write_section("detection_times", text, "python -m benchmarks.alert_times.detection --write")
 
 
 if __name__ == "__main__":
