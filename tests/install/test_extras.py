@@ -67,6 +67,7 @@ COMMANDS: dict[str, list[str]] = {
     "slo build": [],
     "slo report": [],
     "slo backtest": ["inference-ttft"],
+    "slo export": [],
     "dashboards build": [],
     "dashboards check": [],
     "dashboards push": ["--url", "http://127.0.0.1:1", "--token-env", "TOKEN"],

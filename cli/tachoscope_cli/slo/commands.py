@@ -24,6 +24,7 @@ from tachoscope_cli.common.options import (
 from tachoscope_cli.common.output import draw, end_with_problems, write, write_json
 from tachoscope_cli.common.verdict import OutputOption
 from tachoscope_cli.slo import backtest as slo_backtest
+from tachoscope_cli.slo import export as slo_export
 from tachoscope_cli.slo import shared as slo_around
 from tachoscope_cli.slo.shared import (
     PATHS,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 slo_app = typer.Typer(no_args_is_help=True)
 
 slo_app.command("backtest", epilog=slo_backtest.EPILOG)(slo_backtest.slo_backtest)
+slo_app.command("export", epilog=slo_export.EPILOG)(slo_export.slo_export)
 
 _LABEL_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from tachoscope_alerts import promql
+from tachoscope_alerts.compile import other_formats
 from tachoscope_alerts.compile.planted_series import PlantedStretch, of_events
 from tachoscope_alerts.compile.sli_expressions import bad_events, selector, total_events
+from tachoscope_alerts.compile.yaml_writer import to_yaml
 from tachoscope_alerts.lint.lint import Surroundings, check
-from tachoscope_alerts.spec import slo_files
+from tachoscope_alerts.spec import files, slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing, tiers
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Ratio, Selector, Slices
 from tachoscope_core.errors import TachoscopeError
@@ -234,6 +236,23 @@ def _labels(series: str) -> dict[str, str]:
     parsed = promql.parse(series)
     assert isinstance(parsed, promql.Series)
     return {one.label: one.value for one in parsed.matchers}
+
+
+@pytest.mark.parametrize("write", [other_formats.openslo, other_formats.pyrra], ids=["openslo", "pyrra"])
+def test_a_shipped_objective_that_is_exported_is_read_as_the_same_one(read, write):
+    written, refused = {}, set()
+    for slo in slo_files.load([files.path_of("slos")]):
+        try:
+            written[slo.name] = read(to_yaml(write(slo)))[0], slo
+        except TachoscopeError:
+            refused.add(slo.name)
+
+    assert refused
+    assert all(
+        (one.indicator, one.by, one.target, one.period_days) == (slo.indicator, slo.by, slo.target, slo.period_days)
+        for one, slo in written.values()
+    )
+    assert all(isinstance(slo.indicator, Ratio | AtMost) for _, slo in written.values()) or write is other_formats.openslo
 
 
 def test_a_pattern_is_written_as_it_was_read():
