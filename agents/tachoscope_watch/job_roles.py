@@ -38,11 +38,11 @@ class JobRoles:
 
     def check_cancel(self, client: str, owner: str, job: str) -> None:
         if not (self._has(client, "operator") or self._is_own(client, owner)):
-            raise _missing(client, f"cancel {job!r}, which it did not submit", "operator")
+            raise _missing(client, f"cancel {job[:100]!r}, which it did not submit", "operator")
 
     def check_read(self, client: str, owner: str, job: str) -> None:
         if not self.may_read(client, owner):
-            raise _missing(client, f"see {job!r}, which it did not submit", "reader")
+            raise _missing(client, f"see {job[:100]!r}, which it did not submit", "reader")
 
     def may_read(self, client: str, owner: str) -> bool:
         return self._has(client, "reader") or self._has(client, "operator") or self._is_own(client, owner)

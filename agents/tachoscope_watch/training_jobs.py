@@ -70,9 +70,9 @@ class TrainingJobPages:
         return _answered(lambda: json_answer(200, self._detail(unquote(request.path.rpartition("/")[2]), request.client)))
 
     def _detail(self, name: str, client: str) -> TrainingJobDetail:
-        status = TrainingJobs(self._store).status(_check_name(name))
         if (roles := self._roles()) is not None:
-            roles.check_read(client, status.submitted.submitted_by, name)
+            roles.check_read(client, self._owner(name), name)
+        status = TrainingJobs(self._store).status(_check_name(name))
         live = self._live(name)
         step = max((worker.step for worker in live.workers), default=0) if live is not None else 0
         report, judged = (live.report, live.judged) if live is not None and live.report else self._stored_report(name)
@@ -114,11 +114,23 @@ class TrainingJobPages:
         def cancelled() -> Response:
             roles = self._accepting()
             _query(request, set())
-            name = _check_name(unquote(request.path.split("/")[-2]))
-            roles.check_cancel(request.client, TrainingJobs(self._store).status(name).submitted.submitted_by, name)
-            return json_answer(202, view_of(submission.cancel(self._store, name, f"{request.client}, over the watch's API")))
+            name = unquote(request.path.split("/")[-2])
+            roles.check_cancel(request.client, self._owner(name), name)
+            return json_answer(
+                202, view_of(submission.cancel(self._store, _check_name(name), f"{request.client}, over the watch's API"))
+            )
 
         return _answered(cancelled)
+
+    def _owner(self, name: str) -> str:
+        """Return the client that submitted a job; empty: the command did, or there is none.
+
+        Both get the same refusal: only who may see all jobs learns which names exist.
+        """
+        try:
+            return TrainingJobs(self._store).status(_check_name(name)).submitted.submitted_by
+        except NoTrainingJobError:
+            return ""
 
     def _accepting(self) -> JobRoles:
         roles = self._roles()

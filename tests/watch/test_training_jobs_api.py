@@ -120,8 +120,7 @@ def test_a_job_is_cancelled_once_and_another_answer_says_that_it_has_ended(watch
         ("", "", 422, "0 documents"),
         ("?ky=1", SPECIFICATION, 422, "known, once each: again, key"),
         ("?key=", SPECIFICATION, 422, "not usable as a key"),
-        ("/nobody/cancel", None, 404, "no training job 'nobody'"),
-        ("/..%2F..%2Fetc/cancel", None, 404, "no training job is called"),
+        ("/..%2F..%2Fetc/cancel", None, 403, "may not cancel '../../etc'"),
         ("", "#" * (64 << 10) + "\n", 413, ""),
     ],
 )
@@ -146,6 +145,9 @@ def test_each_client_may_what_its_role_says_and_a_refusal_names_the_missing_one(
     reads = {name: said(name, "GET", "/slow") for name in NAMES}
     assert {name for name, (status, _) in reads.items() if status == 200} == {"ci", "bob", "ops"}
     assert {reads["alice"], reads["stranger"]} == {(403, "reader")}
+    absent = {name: {said(name, "GET", "/absent")[0], said(name, "POST", "/absent/cancel")[0]} for name in NAMES}
+    unseen = {403}
+    assert absent == {"ci": unseen, "alice": unseen, "bob": {404, 403}, "ops": {404}, "stranger": unseen}, "no name can be guessed"
     listed = {name: len(ask(watch, "GET", "/v1/training-jobs", client=name)[1]["training_jobs"]) for name in NAMES}
     assert listed == {"ci": 1, "alice": 0, "bob": 1, "ops": 1, "stranger": 0}
 

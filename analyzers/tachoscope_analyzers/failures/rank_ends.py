@@ -39,6 +39,7 @@ class RankEnd:
             process; empty: not known, or `location` is it. waits: for other ranks, at that line.
         by_thread: another thread than the main one ended the process.
         unclear: only the type of its error is known, one that a rank raises that lost another, among others.
+        signal: name of the one that killed it; empty: none did, or which is not known.
         since: when a watcher last saw it alive, of one that was found gone at `at`; None: not known. The rest as in `Failure`.
     """
 
@@ -56,6 +57,7 @@ class RankEnd:
     by_thread: bool = False
     waits: bool = False
     unclear: bool = False
+    signal: str = ""
     since: float | None = None
 
     @property
@@ -183,7 +185,9 @@ class _Joining:
             host, at = start.host if start is not None else row.host, self._at(row, row.gone_time or row.time)
             if row.reason == "killed":
                 last_seen = self._at(row, row.seen_time) if row.seen_time and row.exit_code not in _TOLD_TO_GO else None
-                yield RankEnd(row.failed_rank, at, "primary", "killed", host, "", "killed", since=last_seen)
+                code = row.exit_code or 0
+                name = _signal_name(128 - code if code > 128 else code)  # a shell gives 128 and the signal
+                yield RankEnd(row.failed_rank, at, "primary", "killed", host, "", "killed", signal=name, since=last_seen)
             else:
                 nature: Nature = "secondary" if is_secondary(row.reason, "") else "primary"
                 yield RankEnd(row.failed_rank, at, nature, "exception", host, row.reason)
@@ -217,8 +221,9 @@ def _cause(row: records.ProcessFailed) -> Cause:
 
 
 def _of_exit(row: records.ProcessExited, rank: int, at: float) -> RankEnd:
-    message, killed = _of_exit_code(row.exit_code)
-    end = RankEnd(rank, at, "primary", "killed" if killed else "exited", row.host)
+    name = _signal_name(row.exit_code)
+    message = f"killed by {name}" if name else f"exit code {row.exit_code}"
+    end = RankEnd(rank, at, "primary", "killed" if name else "exited", row.host, signal=name)
     if -row.exit_code in _FROM_OUTSIDE:  # the line where it arrived is not a cause
         words = f"{message}, at {row.location}" if row.location else message
         return replace(end, message=words, stood=row.location, stood_in=row.function)
@@ -226,14 +231,14 @@ def _of_exit(row: records.ProcessExited, rank: int, at: float) -> RankEnd:
     return replace(end, message=words, location=row.location, function=row.function)
 
 
-def _of_exit_code(code: int) -> tuple[str, bool]:
-    """Return an exit code in words, and whether a signal is what ended the process."""
+def _signal_name(code: int) -> str:
+    """Return the name of the signal behind an exit code as a parent gets it; empty: none ended the process."""
     if code >= 0:
-        return f"exit code {code}", False
+        return ""
     try:
-        return f"killed by {signal.Signals(-code).name}", True
+        return signal.Signals(-code).name
     except ValueError:
-        return f"killed by signal {-code}", True
+        return f"signal {-code}"
 
 
 def _add_unless_known(known: list[RankEnd], end: RankEnd) -> None:

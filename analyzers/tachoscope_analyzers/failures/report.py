@@ -129,6 +129,7 @@ class _Judged:
             rank=end.rank,
             host=end.host or self._host(attempt, end.rank),
             cause=end.cause,
+            signal=end.signal,
             exception=end.exception,
             location=end.location,
             function=end.function,

@@ -32,6 +32,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         cause: `out_of_memory`: an allocation failed, or the kernel killed it when memory ran out. `exception`: an uncaught one.
             `killed`: by a signal. `exited`: it ended by itself while others needed it, or with a code that is not 0. `hang`: it
             made no progress. `host_lost`: its host sent no more records.
+        signal: name of the one that killed its process, such as SIGTERM; empty: none did, or which is not known.
         exception: its type; empty: there is none. message: what it said, secrets hidden.
         location: `file:line` of the innermost frame of the user's code; empty: not known. function: its name.
         cascade: ranks that failed because of it, in order of time. same_error: ranks that failed with the same error by themselves.
@@ -46,6 +47,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None
     host: str = ""
     cause: Cause
+    signal: str = ""
     exception: str = ""
     location: str = ""
     function: str = ""
@@ -59,7 +61,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 _OF_HOST = frozenset({"hang", "killed", "host_lost"})
 """Causes behind which a host may stand, as none of the job's code is known to."""
-_TOLD_TO_GO = tuple(f"killed by {name}" for name in ("SIGTERM", "SIGINT", "SIGHUP"))
+_TOLD_TO_GO = frozenset({"SIGTERM", "SIGINT", "SIGHUP"})
 """People and schedulers send these; a host that fails does not."""
 
 
@@ -68,6 +70,6 @@ def suspect_host(failure: Failure | None, *, by_engine: bool, names: Mapping[str
 
     names: the engine's names of the job's hosts, where these differ from their own.
     """
-    if failure is None or by_engine or failure.location or failure.cause not in _OF_HOST or failure.message.startswith(_TOLD_TO_GO):
+    if failure is None or by_engine or failure.location or failure.cause not in _OF_HOST or failure.signal in _TOLD_TO_GO:
         return ""
     return (names or {}).get(failure.host, failure.host)

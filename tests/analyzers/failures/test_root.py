@@ -350,6 +350,7 @@ def test_the_line_at_which_a_signal_from_outside_struck_is_no_cause() -> None:
     root = Job(2).attempt().exited(1, 5.0, -15, location="train.py:12").raised(0, 5.1, "RuntimeError", PEER_GONE).ended(6.0).root()
 
     assert (root.rank, root.cause, root.location, root.message) == (1, "killed", "", "killed by SIGTERM, at train.py:12")
+    assert root.signal == "SIGTERM"
 
 
 def test_an_exit_after_a_printed_error_about_another_rank_is_no_failure_of_its_own() -> None:

@@ -191,7 +191,7 @@ def test_a_host_is_left_out_when_it_was_lost_or_fails_a_second_time_without_a_li
     assert _judged(steps=[10, 20], failure=_failure(), suspects=["node1"]).excluded_hosts == ()
     assert _judged(steps=[10, 20], failure=_failure(), suspects=["node2"]).excluded_hosts == ("node2",)
     assert _judged(steps=[10, 20], failure=_failure(location="train.py:3"), suspects=["node2"]).excluded_hosts == ()
-    told = Failure(attempt=0, time=1.0, rank=1, host="node2", cause="killed", message="killed by SIGTERM, at train.py:12")
+    told = Failure(attempt=0, time=1.0, rank=1, host="node2", cause="killed", signal="SIGTERM")
     assert _judged(steps=[10, 20], failure=told, suspects=["node2"]).excluded_hosts == ()
 
 
