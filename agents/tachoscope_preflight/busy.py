@@ -18,7 +18,20 @@ _LOOK_SECONDS = 0.5
 _FIX = "end it first, or measure all the same with --force"
 
 
-def refuse_if_busy() -> None:
+class Look:
+    """A look at what other processes compute, from now on; what this one does meanwhile, such as imports, does not count."""
+
+    def __init__(self) -> None:
+        self._began, self._ticks, self._own_seconds = time.monotonic(), _busy_ticks(), time.process_time()
+
+    def busy_cores(self) -> float:
+        """Return how many cores worked for others, over half a second at least; 0.0 where /proc/stat cannot be read."""
+        time.sleep(max(0.0, self._began + _LOOK_SECONDS - time.monotonic()))
+        seconds = (_busy_ticks() - self._ticks) / os.sysconf("SC_CLK_TCK") - (time.process_time() - self._own_seconds)
+        return max(0.0, seconds / (time.monotonic() - self._began))
+
+
+def refuse_if_busy(look: Look) -> None:
     """Check that no other process computes here.
 
     Raises:
@@ -26,19 +39,10 @@ def refuse_if_busy() -> None:
     """
     if users := _gpu_processes():
         raise TachoscopeError(f"GPU memory is in use: {'; '.join(users)}", fix=_FIX, exit_code=ExitCode.NOT_WELL)
-    busy, cores = busy_cores(), os.cpu_count() or 1
+    busy, cores = look.busy_cores(), os.cpu_count() or 1
     if busy > max(BUSY_RATIO * cores, min(1.0, cores / 2)):
         what = f"other processes use {busy:.1f} of {cores} cores"
         raise TachoscopeError(what, fix=_FIX, exit_code=ExitCode.NOT_WELL)
-
-
-def busy_cores() -> float:
-    """Return how many cores worked lately, from a short look at /proc/stat; 0.0 where it cannot be read."""
-    first = _busy_ticks()
-    began = time.monotonic()
-    time.sleep(_LOOK_SECONDS)
-    ticks = _busy_ticks() - first
-    return max(0.0, ticks / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began))
 
 
 def _busy_ticks() -> int:

@@ -1,9 +1,13 @@
-"""Backends of exchanges: NCCL goes the way of gloo. Only what NVIDIA's libraries do is a fake here, on gloo and the CPU."""
+"""What carries exchanges and tasks: NCCL goes the way of gloo, and a host that ends is missed by its beats.
+
+Only what NVIDIA's libraries do is a fake here, on gloo and the CPU.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
 import os
+import socket
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +16,10 @@ import pytest
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_preflight.repeat import Effort
-from tachoscope_preflight.together import exchange
+from tachoscope_preflight.together import exchange, meeting
 from tachoscope_preflight.together.backends import backend
+from tachoscope_preflight.together.meeting import Answer, Meeting
+from tachoscope_preflight.together.places import Seat
 
 torch = pytest.importorskip("torch")
 
@@ -80,3 +86,17 @@ def test_nccl_without_cuda_is_misuse_that_names_the_way_out() -> None:
         pytest.skip("there is CUDA")
     with pytest.raises(TachoscopeError, match="no CUDA with NCCL here.*--backend gloo"):
         backend(torch, "nccl", "127.0.0.1", None)
+
+
+def test_a_host_that_ended_is_not_waited_for_as_long_as_one_that_only_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(meeting, "_BEAT_SECONDS", 1e6)  # it beats once, as one that then ends
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    first, other = (Meeting(torch, Seat(rank, 2, "127.0.0.1", port, listens=rank == 0), 60.0) for rank in (0, 1))
+
+    other.join("host1")
+    other.answer(0, Answer(host="host1"))
+
+    assert (first.joined([1], 60.0), first.answers(0, [1], 60.0)) == ({1: "host1"}, {1: Answer(host="host1")})
+    assert first.answers(1, [1], 1e6) == {}

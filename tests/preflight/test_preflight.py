@@ -91,7 +91,7 @@ def test_a_host_that_others_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     try:
         with pytest.raises(TachoscopeError, match=r"other processes use .* cores .*--force"):
             while True:  # until they have started
-                busy.refuse_if_busy()
+                busy.refuse_if_busy(busy.Look())
     finally:
         for process in burning:
             process.kill()

@@ -10,7 +10,7 @@ from typing import Any
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_preflight.hardware import cpu
 
-_CONNECT_SECONDS = 2.0
+_CONNECT_SECONDS = 1.0
 """Of one of five attempts that gloo makes."""
 _PATIENCE = timedelta(seconds=10)
 

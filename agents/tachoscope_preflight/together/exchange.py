@@ -16,7 +16,7 @@ _CHUNK_BYTES = 1 << 20
 _SMALL_BYTES = 64 << 10
 _SLOW_SECONDS = 0.1
 """For two small chunks: less than 1.3 MB/s, and a large one would take a second."""
-_RING_BYTES = 8 << 20
+_RING_BYTES, _RING_WARM_UP_BYTES = 8 << 20, 512 << 10
 _MOST_CHUNKS = 4096
 _MOST_TRIPS = 100_000
 _EFFORT, _QUICK_EFFORT = Effort(0.3, 5), Effort(0.1, 3)
@@ -113,21 +113,29 @@ class _Member:
 def ring(line: Line, store: Any, name: str, rank: int, size: int) -> float:
     """Return bytes per second over each link of an all-reduce of all hosts: of a ring of n 2(n-1)/n of the data pass each link.
 
+    A repetition is as long as the line's effort asks, so that a slow network takes no longer than a fast one.
+
     Raises:
         RuntimeError: a host did not take part in time.
     """
     group = line.group(store, name, rank, size)
     torch = line.backend.torch
-    data = torch.ones(_RING_BYTES // 4, dtype=torch.float32, device=line.backend.device)
-    seconds = []
-    for _ in range(1 + line.effort.repetitions):  # the first is the warm-up
-        data.fill_(1.0)
+
+    def seconds(count: int) -> float:
+        data = torch.ones(count, dtype=torch.float32, device=line.backend.device)
         began = time.perf_counter()
         group.sum(data)
-        seconds.append(time.perf_counter() - began)
-    if not bool((data == size).all()):
-        raise RuntimeError("the sum over all hosts is wrong")
-    return 2 * (size - 1) / size * _RING_BYTES / statistics.median(seconds[1:])
+        took = time.perf_counter() - began
+        if not bool((data == size).all()):
+            raise RuntimeError("the sum over all hosts is wrong")
+        return took
+
+    seconds(_RING_WARM_UP_BYTES // 4)
+    mean = torch.tensor([seconds(_RING_WARM_UP_BYTES // 4) / size], dtype=torch.float32, device=line.backend.device)
+    group.sum(mean)  # so that all hosts choose the same size
+    times = min(max(1, round(line.effort.seconds / max(float(mean[0]), 1e-9))), _RING_BYTES // _RING_WARM_UP_BYTES)
+    found = [seconds(times * _RING_WARM_UP_BYTES // 4) for _ in range(line.effort.repetitions)]
+    return 2 * (size - 1) / size * times * _RING_WARM_UP_BYTES / statistics.median(found)
 
 
 def _first_line(error: Exception) -> str:

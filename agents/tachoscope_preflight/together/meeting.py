@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import threading
 import time
 from collections.abc import Iterable
 from datetime import timedelta
@@ -20,6 +23,9 @@ _STORE_SECONDS = 10.0
 """For which one of a pair waits for the address of the other one."""
 _LONGEST_TASK_SECONDS = 900.0
 """For which a host waits that has nothing to do: pairs of others are measured meanwhile."""
+_BEAT_SECONDS, _LOOK_SECONDS = 1.0, 2.0
+SILENT_SECONDS = 20.0
+"""A host that sends no beat for so long has ended: one that a CPU quota pauses, or that swaps, still sends some."""
 
 
 class Addition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -62,22 +68,35 @@ class Meeting:
     """The key-value store. Only the first host sets tasks; each host writes its own answers."""
 
     def __init__(self, torch: Any, seat: Seat, wait_seconds: float) -> None:
-        distributed = torch.distributed
+        self._distributed = torch.distributed
         self.seat = seat
+        self._beats: dict[int, tuple[bytes, float]] = {}
         try:
-            store = distributed.TCPStore(
-                seat.master, seat.port, None, seat.listens, timeout=timedelta(seconds=wait_seconds), wait_for_workers=False
-            )
+            self.store = self._connected(wait_seconds, listens=seat.listens)
         except (RuntimeError, ValueError) as error:  # torch's own errors are RuntimeErrors
             what = "could not listen on" if seat.listens else "could not reach the first host at"
             reason = str(error).partition("\n")[0][:200]
             raise TachoscopeError(f"{what} {seat.master}:{seat.port}: {reason}", exit_code=ExitCode.NOT_WELL) from None
+
+    def _connected(self, seconds: float, *, listens: bool) -> Any:
+        patience = timedelta(seconds=seconds)
+        store = self._distributed.TCPStore(
+            self.seat.master, self.seat.port, None, listens, timeout=patience, wait_for_workers=False
+        )
         store.set_timeout(timedelta(seconds=_STORE_SECONDS))
-        self.store = distributed.PrefixStore(_PREFIX, store)
+        return self._distributed.PrefixStore(_PREFIX, store)
 
     def join(self, host: str) -> None:
-        """Tell the first host that this one is there."""
+        """Tell the first host that this one is there, and from then on that it still is."""
         self.store.set(f"join/{self.seat.rank}", host)
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the first host is gone, as the next task says
+            store = self._connected(_STORE_SECONDS, listens=False)  # a connection of its own: a wait for a task keeps the other
+            for count in itertools.count():
+                store.set(f"beat/{self.seat.rank}", str(count))
+                time.sleep(_BEAT_SECONDS)
 
     def joined(self, ranks: Iterable[int], patience_seconds: float) -> dict[int, str]:
         """Return the names of the hosts that came in time."""
@@ -106,15 +125,32 @@ class Meeting:
         self.store.set(f"answer/{number}/{self.seat.rank}", msgspec.json.encode(answer))
 
     def answers(self, number: int, ranks: Iterable[int], patience_seconds: float) -> dict[int, Answer]:
-        """Return what these ranks answered in time; those that did not, or not in this form, are missing."""
+        """Return what these ranks answered in time; those that did not, that have ended, or not in this form, are missing."""
         stop = time.monotonic() + patience_seconds
         found: dict[int, Answer] = {}
-        for rank in ranks:
-            data = self._get(f"answer/{number}/{rank}", max(stop - time.monotonic(), 0.01))
-            try:
-                found |= {rank: msgspec.json.decode(data, type=Answer)} if data is not None else {}
-            except msgspec.DecodeError:
+        missing = dict.fromkeys(ranks)
+        while missing:
+            rank, left = next(iter(missing)), stop - time.monotonic()
+            data = self._get(f"answer/{number}/{rank}", min(max(left, 0.01), _LOOK_SECONDS))
+            if data is None and left > 0:
+                for silent in self._silent(missing):
+                    del missing[silent]
                 continue
+            del missing[rank]
+            with contextlib.suppress(msgspec.DecodeError):
+                found |= {rank: msgspec.json.decode(data, type=Answer)} if data is not None else {}
+        return found
+
+    def _silent(self, ranks: Iterable[int]) -> list[int]:
+        """Return of these ranks those that have not sent a beat for long, as seen from here."""
+        now, found = time.monotonic(), []
+        for rank in ranks:
+            known = self.store.check([f"beat/{rank}"])
+            beat = self.store.get(f"beat/{rank}") if known else b""
+            before, since = self._beats.get(rank, (b"", now))
+            self._beats[rank] = (beat, since if beat == before else now)
+            if self._beats[rank][1] <= now - SILENT_SECONDS:
+                found.append(rank)
         return found
 
     def _get(self, key: str, patience_seconds: float) -> bytes | None:

@@ -63,13 +63,15 @@ def preflight(
     from tachoscope_cli.common.output import console, write_json
 
     nominal = nominal_rates(least or ())
+    from tachoscope_preflight.busy import Look, refuse_if_busy
+
+    look = Look()
     torch = _torch()
-    from tachoscope_preflight.busy import refuse_if_busy
     from tachoscope_preflight.node import Wanted
     from tachoscope_preflight.together.places import seat
 
     if not force:
-        refuse_if_busy()
+        refuse_if_busy(look)
     wanted = Wanted(quick=quick, storage=str(storage) if storage else None, interface=interface, backend=backend.value)
     notes = [] if storage else ["storage was not tested: name a directory with --storage"]
     where = seat(os.environ, hosts, port)
