@@ -150,7 +150,7 @@ class Watch:
         if rules is None:
             return None
         watch = leases.watch if leases is not None else socket.gethostname()
-        return NodeLifecycle(store, rules, ACTUATORS[rules.scheduler](), self._log, watch=watch, mine=lambda: self._has(NAME))
+        return NodeLifecycle(store, rules, ACTUATORS[rules.scheduler](rules), self._log, watch=watch, mine=lambda: self._has(NAME))
 
     def run(self) -> None:
         """Do a cycle every `every_seconds` until `stop`."""

@@ -188,6 +188,19 @@ class Value:
             raise self.error(f"is {quoted(self.node)}, not a boolean", "write true or false, without quotes")
         return bool(_BOOLEANS[value])
 
+    def plain(self) -> Any:
+        """Return all that stands there as Python's values.
+
+        Raises:
+            TachoscopeError: it has a key twice, or is no value of YAML.
+        """
+        if twice := _key_that_stands_twice(self.node):
+            raise Value(twice, self.path, f"{self.key}.{quoted(twice)}").error("is defined twice", "remove one of the two")
+        try:
+            return yaml.constructor.SafeConstructor().construct_document(self.node)
+        except (yaml.YAMLError, ValueError, OverflowError) as error:
+            raise self.error(f"is not valid: {error}", "write plain values") from None
+
     @property
     def _scalar(self) -> bool:
         return isinstance(self.node, yaml.ScalarNode) and not self.empty

@@ -27,9 +27,11 @@ def test_without_being_switched_on_there_is_none() -> None:
 
 
 NODES = {"store": {"url": "s3://bucket/x"}, "watch": {"enabled": True, "nodes": {"most_out": "5%", "actions": "dry-run"}}}
+POD = {"containers": [{"name": "test", "image": "training", "args": ["nodes", "test", "--node", "$(TACHOSCOPE_NODE)"]}]}
+TESTED = {"store": {"url": "s3://bucket/x"}, "watch": {"enabled": True, "nodes": {"most_out": 1, "test": {"pod": POD}}}}
 
 
-@pytest.mark.parametrize("values", [S3, CLAIM, NODES])
+@pytest.mark.parametrize("values", [S3, CLAIM, NODES, TESTED])
 @EACH_VERSION
 def test_what_is_rendered_is_valid(values: dict[str, Any], version: str) -> None:
     documents = render(values | {"podMonitor": {"enabled": True}}, version)
@@ -54,6 +56,15 @@ def test_only_with_rules_of_nodes_it_has_a_token_and_rights_which_are_its_own(tm
     assert (read_rules(rules).scheduler, read_rules(rules).actions) == ("kubernetes", "dry-run")
     assert not any(document["kind"] == "ClusterRole" for document in render(S3))
     assert watch_of(S3)["automountServiceAccountToken"] is False
+
+
+def test_it_may_create_jobs_in_its_namespace_only_if_the_rules_have_the_pod_of_a_test(tmp_path: Path) -> None:
+    documents, rules = render(TESTED), tmp_path / "nodes.yaml"
+    rules.write_text(next(one["data"]["nodes.yaml"] for one in documents if "nodes.yaml" in one.get("data", {})))
+
+    assert one(documents, "Role")["rules"] == [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}]
+    assert not any(document["kind"] == "Role" for document in render(NODES))
+    assert read_rules(rules).test_pod == POD
 
 
 def test_the_store_is_compacted_by_the_watch_or_by_the_cron_job_and_not_by_both() -> None:

@@ -56,7 +56,8 @@ class FakeApiServer:
             return self._object(method, path)
         since = int(query.get("continue", ["0"])[0])
         until = since + min(self.page, int(query.get("limit", ["500"])[0]))
-        items = [one for one in self.lists[path] if _selected(one, query.get("labelSelector", [""])[0])]
+        labels, node = (query.get(name, [""])[0] for name in ("labelSelector", "fieldSelector"))
+        items = [one for one in self.lists[path] if _selected(one, labels) and _is_on(one, node)]
         more = {"continue": str(until), "remainingItemCount": len(items) - until} if until < len(items) else {}
         # A typed list leaves out the kind of its items.
         bare = [{key: value for key, value in one.items() if key not in {"kind", "apiVersion"}} for one in items[since:until]]
@@ -107,6 +108,14 @@ class FakeApiServer:
 def _selected(one: dict[str, Any], selector: str) -> bool:
     labels = one["metadata"].get("labels", {})
     return all(labels.get(name) == value for name, _, value in (part.partition("=") for part in selector.split(",") if part))
+
+
+def _is_on(one: dict[str, Any], selector: str) -> bool:
+    """Return whether a pod is on the node that a field selector names; no other field is known."""
+    field_name, _, node = selector.partition("=")
+    if field_name not in {"", "spec.nodeName"}:
+        raise ValueError(f"the fake does not know the field selector {selector}")
+    return not field_name or one["spec"]["nodeName"] == node
 
 
 def _status(code: int, reason: str) -> tuple[int, dict[str, Any]]:

@@ -17,6 +17,11 @@ class Actuator(Protocol):
 
     name: str
 
+    @property
+    def starts_tests(self) -> bool:
+        """Whether `test` does anything; else the nodes ask for their tests themselves."""
+        ...
+
     def nodes(self, now: float, out: Collection[str]) -> dict[str, Seen]:
         """Return all its nodes at a time, Unix seconds. out: of others `busy` need not be known."""
         ...
@@ -27,6 +32,10 @@ class Actuator(Protocol):
 
     def resume(self, node: str) -> None:
         """Undo `drain`, and only that."""
+        ...
+
+    def test(self, node: str, test: str, seconds: float) -> None:
+        """Start a test of a node that is out, ended after so many seconds; one that was started before is not started again."""
         ...
 
 

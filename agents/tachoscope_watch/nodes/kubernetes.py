@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from urllib.parse import quote
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net.http_client import HttpError, request
 from tachoscope_watch.nodes.actuator import MARK, reason_text
+from tachoscope_watch.nodes.preflight_job import preflight_job
 from tachoscope_watch.nodes.states import Seen
 
 TAINT = "tachoscope.dev/quarantined"
@@ -25,6 +26,7 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TIMEOUT_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
 _PAGE = 500
+_ALREADY_EXISTS = 409
 _DONE = {"Succeeded", "Failed"}
 
 
@@ -33,16 +35,22 @@ class KubernetesNodes:
 
     Args:
         url, account: of the API server, and of the account's token and authority; as Kubernetes tells its pods.
+        test_pod: PodSpec that tests a node, in the account's namespace; empty: the nodes ask for their tests themselves.
     """
 
     name = "kubernetes"
 
-    def __init__(self, url: str = "", account: Path = _ACCOUNT) -> None:
+    def __init__(self, url: str = "", account: Path = _ACCOUNT, test_pod: Mapping[str, Any] | None = None) -> None:
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not url and not host:
             raise TachoscopeError("this is not a pod of Kubernetes", fix="run the watch in the cluster, with a service account")
         self._url = url or f"https://{f'[{host}]' if ':' in host else host}:{port}"
         self._account = account
+        self._test_pod = test_pod or {}
+
+    @property
+    def starts_tests(self) -> bool:
+        return bool(self._test_pod)
 
     def nodes(self, now: float, out: Collection[str]) -> dict[str, Seen]:
         """Return all nodes; of those that are out also whether pods run on them."""
@@ -66,6 +74,18 @@ class KubernetesNodes:
         """Remove the taint, then the condition's truth."""
         self._set_taint(node, tainted=False)
         self._set_condition(node, "False", "Returned", f"{MARK}returned")
+
+    def test(self, node: str, test: str, seconds: float) -> None:
+        """Create the Job of a test, unless it was created before."""
+        job = preflight_job(node, test, self._test_pod, TAINT, seconds)
+        path = f"/apis/batch/v1/namespaces/{quote(self._namespace(), safe='')}/jobs"
+        self._ask("POST", path, job, "application/json", or_status=_ALREADY_EXISTS)
+
+    def _namespace(self) -> str:
+        try:
+            return (self._account / "namespace").read_text().strip()
+        except OSError as error:
+            raise TachoscopeError(f"the namespace of this pod is not known: {error}", fix="run the watch in the cluster") from None
 
     def _set_taint(self, node: str, *, tainted: bool) -> None:
         path = f"/api/v1/nodes/{quote(node, safe='')}"
@@ -101,7 +121,8 @@ class KubernetesNodes:
                 return
             more = f"&continue={quote(str(rest), safe='')}"
 
-    def _ask(self, method: str, path: str, body: object = None, kind: str = "") -> dict[str, Any]:
+    # or_status: of an answer that is no error.
+    def _ask(self, method: str, path: str, body: object = None, kind: str = "", *, or_status: int = 0) -> dict[str, Any]:
         try:
             token = (self._account / "token").read_text().strip()  # read each time: it is renewed every hour
             authority = self._account / "ca.crt"
@@ -115,7 +136,8 @@ class KubernetesNodes:
                 body=json.dumps(body).encode() if body is not None else None,
                 headers=headers,
                 tls=tls,
-            ).raise_for_status()
+            )
+            answer = answer if answer.status == or_status else answer.raise_for_status()
             found: dict[str, Any] = json.loads(answer.content)
         except (HttpError, OSError, ValueError) as error:
             what = path.partition("?")[0]

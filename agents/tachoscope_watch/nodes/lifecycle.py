@@ -28,7 +28,10 @@ from tachoscope_watch.nodes.states import CloseBreaker, Event, Evidence, Fleet, 
 from tachoscope_watch.nodes.stored import AuditLine, Lifecycle
 from tachoscope_watch.view import JobView
 
-ACTUATORS: Mapping[str, Callable[[], Actuator]] = {"slurm": SlurmNodes, "kubernetes": KubernetesNodes}
+ACTUATORS: Mapping[str, Callable[[Rules], Actuator]] = {
+    "slurm": lambda _: SlurmNodes(),
+    "kubernetes": lambda rules: KubernetesNodes(test_pod=rules.test_pod),
+}
 """By the scheduler that the rules name."""
 _MOST_SECONDS_OLD = 300.0
 """Older views of jobs are not evidence: the watch was suspended or overloaded."""
@@ -65,6 +68,7 @@ class NodeLifecycle:
         self._kept = Lifecycle(store)
         self._preflights = evidence.Preflights(store)
         self._jobs: tuple[float, Sequence[JobView], Sequence[NodeStatus]] = (0.0, (), ())
+        self._tests: set[tuple[str, str]] = set()
         self._told: set[tuple[object, ...]] = set()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._last_seen = 0.0
@@ -176,6 +180,13 @@ class NodeLifecycle:
                 self._do("drain", node, lambda node=node: self._actuator.drain(node.node, node.why))  # type: ignore[misc]
             elif node.state == "returned" and report.drained_by == "us":
                 self._do("resume", node, lambda node=node: self._actuator.resume(node.node))  # type: ignore[misc]
+            elif node.state == "testing" and self._actuator.starts_tests and (node.node, node.test) not in self._tests:
+                self._do("test", node, lambda node=node: self._test(node))  # type: ignore[misc]
+        self._tests &= {(node.node, node.test) for node in fleet.nodes.values()}
+
+    def _test(self, node: Node) -> None:
+        self._actuator.test(node.node, node.test, self._rules.test_seconds)
+        self._tests.add((node.node, node.test))
 
     def _do(self, what: str, node: Node, action: Callable[[], None]) -> None:
         """Do an action that the scheduler's report still lacks, with a line before and after it in the audit log."""
@@ -211,7 +222,7 @@ class NodeLifecycle:
         self._kept.audit([self._line(what, node, outcome, error)])
 
     def _line(self, what: str, node: Node, outcome: str, error: str = "") -> AuditLine:
-        undo = {"drain": f"tachoscope nodes return {node.node}", "resume": f"tachoscope nodes cordon {node.node}"}[what]
+        undo = {"drain": f"tachoscope nodes return {node.node}", "resume": f"tachoscope nodes cordon {node.node}"}.get(what, "")
         return AuditLine(
             time=self._clock(),
             node=node.node,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.located_yaml import Section, Value, documents
@@ -29,10 +29,11 @@ def read_rules(path: Path) -> Rules:
         raise TachoscopeError(f"{path} has {len(found)} documents", fix="a file has the rules of one cluster")
     section = found[0].section(_KEYS)
     default = Rules(scheduler="slurm")
-    breaker, test = _section(section, "breaker", ("most", "within")), _section(section, "test", ("timeout", "again_after"))
+    breaker, test = _section(section, "breaker", ("most", "within")), _section(section, "test", ("timeout", "again_after", "pod"))
+    scheduler = _word(section.required("scheduler", "write `scheduler: slurm`"), _SCHEDULERS)
     number, percent = _limit(section.required("most_out", "write `most_out: 5%`, or a number of nodes"))
     return Rules(
-        scheduler=_word(section.required("scheduler", "write `scheduler: slurm`"), _SCHEDULERS),  # type: ignore[arg-type]
+        scheduler=scheduler,  # type: ignore[arg-type]
         actions=_actions(section.get("actions")),
         most_out=number,
         most_out_percent=percent,
@@ -45,6 +46,7 @@ def read_rules(path: Path) -> Rules:
         probation_seconds=_seconds(section, "probation", default.probation_seconds),
         test_seconds=_seconds(test, "timeout", default.test_seconds),
         test_again_seconds=_seconds(test, "again_after", default.test_again_seconds),
+        test_pod=_pod(test, scheduler),
         every_seconds=_seconds(section, "every", default.every_seconds),
     )
 
@@ -80,6 +82,18 @@ def _limit(value: Value) -> tuple[int | None, float | None]:
 def _weights(value: Value | None) -> dict[Kind, int]:
     kinds = get_args(Kind)
     return {kind: weight.count() for kind, weight in value.section(kinds).values.items()} if value is not None else {}  # type: ignore[misc]
+
+
+def _pod(test: Section | None, scheduler: str) -> dict[str, Any]:
+    value = test.get("pod") if test is not None else None
+    if value is None:
+        return {}
+    if scheduler != "kubernetes":
+        raise value.error(f"is only for kubernetes, not for {scheduler}", "run `tachoscope nodes test` as HealthCheckProgram")
+    containers = value.section().required("containers", "write a PodSpec with the container that runs `tachoscope nodes test`")
+    for container in containers.items():
+        container.section()
+    return value.plain()  # type: ignore[no-any-return]
 
 
 def _count(section: Section | None, key: str, default: int, *, least: int) -> int:

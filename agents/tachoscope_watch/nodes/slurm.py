@@ -21,6 +21,7 @@ class SlurmNodes:
     """The nodes of a cluster, by the programs and the configuration that Slurm's own clients use."""
 
     name = "slurm"
+    starts_tests = False
 
     def nodes(self, now: float, out: Collection[str]) -> dict[str, Seen]:  # noqa: ARG002  # Slurm says of all whether they are busy
         """Return all nodes."""
@@ -41,6 +42,9 @@ class SlurmNodes:
     def resume(self, node: str) -> None:
         """Undrain a node; one that is down stays so."""
         _ask("scontrol", "update", f"nodename={_one(node)}", "state=undrain")
+
+    def test(self, node: str, test: str, seconds: float) -> None:
+        """Do nothing: slurmd's HealthCheckProgram tests a node that is drained."""
 
 
 def _one(node: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,6 +29,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
             for a node that returned less than `probation_seconds` ago.
         window_seconds: older evidence does not count.
         test_seconds: without a result for so long, a test counts as failed. test_again_seconds: from a failed test to the next.
+        test_pod: PodSpec of a Job that runs `tachoscope nodes test` on a node of Kubernetes; empty: nodes start it themselves.
         every_seconds: between two looks.
     """
 
@@ -45,6 +46,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     probation_seconds: float = 86400.0
     test_seconds: float = 3600.0
     test_again_seconds: float = 3600.0
+    test_pod: dict[str, Any] = {}
     every_seconds: float = 60.0
 
     def limit(self, nodes: int) -> int:

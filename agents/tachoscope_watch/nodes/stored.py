@@ -27,7 +27,7 @@ class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A decision or an action.
 
     Attributes:
-        time: Unix seconds. node: empty: of the breaker. what: `state`, `drain` or `resume`. why: the reason.
+        time: Unix seconds. node: empty: of the breaker. what: `state`, `drain`, `test` or `resume`. why: the reason.
         before, after: of a change of state. outcome: of an action: `begun`, `done`, `failed` or `dry run`. error: why it failed.
         undo: the command that undoes it. actions: whether they were on. watch: that wrote it.
     """

@@ -255,7 +255,7 @@ class NodeAudit(msgspec.Struct, frozen=True, kw_only=True):
 
     time: Annotated[float, Meta(description="Unix seconds.")]
     node: Annotated[str, Meta(description="Empty: of the breaker.")]
-    what: Annotated[str, Meta(description="`state`, `drain` or `resume`.")]
+    what: Annotated[str, Meta(description="`state`, `drain`, `test` or `resume`.")]
     before: Annotated[str, Meta(description="The state before.")]
     after: Annotated[str, Meta(description="The state after.")]
     outcome: Annotated[str, Meta(description="Of an action: `begun`, `done`, `failed` or `dry run`.")]

@@ -17,7 +17,7 @@ WATCH_SHARE = Metric(
 
 NODE_STATES = ("suspect", "quarantined", "draining", "testing", "returned")
 """States of the nodes' life cycle; all other nodes are healthy as far as is known, and not counted."""
-NODE_ACTIONS = ("drain", "resume")
+NODE_ACTIONS = ("drain", "resume", "test")
 ACTION_OUTCOMES = ("done", "failed", "dry_run")
 WATCH_NODES = Metric("tachoscope_watch_nodes", "Nodes by state of their life cycle.", ("state",), NODE_STATES)
 WATCH_NODES_HELD = Metric("tachoscope_watch_nodes_held", "Nodes that should be taken out and are not: a limit or the breaker.")

@@ -55,10 +55,11 @@ def test_a_node_is_tainted_with_its_reason_and_returned_and_the_taints_of_others
 def test_a_node_is_busy_while_pods_run_on_it_that_are_not_of_a_daemon_set(server: FakeApiServer, cluster: KubernetesNodes) -> None:
     agent = {"metadata": {"name": "agent", "ownerReferences": [{"kind": "DaemonSet"}]}, "status": {"phase": "Running"}}
     training = {"metadata": {"name": "rank-0"}, "status": {"phase": "Running"}}
-    kind = {"apiVersion": "v1", "kind": "Pod"}
-    server.lists["/api/v1/pods"] = [kind | agent]
+    kind = {"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "b"}}
+    elsewhere = kind | training | {"spec": {"nodeName": "c"}}
+    server.lists["/api/v1/pods"] = [kind | agent, elsewhere]
     alone = cluster.nodes(1.0, {"b"})["b"].busy
-    server.lists["/api/v1/pods"] = [kind | agent, kind | training]
+    server.lists["/api/v1/pods"] = [kind | agent, elsewhere, kind | training]
 
     assert (alone, cluster.nodes(2.0, {"b"})["b"].busy) == (False, True)
 

@@ -32,6 +32,7 @@ class PlantedCluster:
     """A scheduler of four nodes that remembers what was done to it, or refuses."""
 
     name = "slurm"
+    starts_tests = False
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
@@ -54,6 +55,9 @@ class PlantedCluster:
     def resume(self, node: str) -> None:
         self.done.append(f"resume {node}")
         del self.reasons[node]
+
+    def test(self, node: str, test: str, seconds: float) -> None:
+        raise AssertionError("slurmd starts the tests")
 
 
 def _whose(reason: str) -> str:
@@ -212,6 +216,8 @@ def test_rules_have_a_limit_and_errors_name_the_line(tmp_path: Path) -> None:
         ("scheduler: slurm\n", "nodes.yaml:1: the document lacks most_out"),
         ("scheduler: slurm\nmost_out: 200%\n", "nodes.yaml:2: most_out is 200%"),
         ("scheduler: slurm\nmost_out: 1\nactions: yes\n", "nodes.yaml:3: actions is 'yes'"),
+        ("scheduler: slurm\nmost_out: 1\ntest: {pod: {containers: []}}\n", "nodes.yaml:3: test.pod is only for kubernetes"),
+        ("scheduler: kubernetes\nmost_out: 1\ntest:\n  pod: {volumes: []}\n", "nodes.yaml:4: test.pod lacks containers"),
     ):
         file.write_text(text)
         with pytest.raises(TachoscopeError, match=error):
