@@ -192,6 +192,25 @@ def test_a_job_that_was_preempted_counts_once_until_it_runs_again_also_if_both_a
     assert (sum(histogram.counts), histogram.sum) == (2, 300 + 20)  # type: ignore[union-attr]
 
 
+def test_an_attempt_that_follows_a_preempted_one_as_another_job_is_known_by_the_name_that_agents_report(
+    collector: SchedulerCollector, scheduler: Planted
+) -> None:
+    gone, other, again = (row(job, "RUNNING", NOW + at) for job, at in (("7", 10), ("8", 80), ("9", 90)))
+    looks = (
+        ([gone], live("llama", NOW, scheduler_job="7")),
+        ([row("7", "PREEMPTED", NOW + 10, NOW + 50), other, again], live("gpt", NOW, scheduler_job="8")),
+        ([other, again], live("llama", NOW, scheduler_job="9")),
+        ([other, again], live("llama", NOW, scheduler_job="9")),
+    )
+    for rows, reported in looks:
+        scheduler.recent = rows
+        collector.take_live(NOW, reported)
+        collector.look(NOW)
+
+    ((_, histogram),) = next(family.points for family in collector.families if family.metric is names.REQUEUE_SECONDS)
+    assert (sum(histogram.counts), histogram.sum) == (1, 40)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("fault", [TachoscopeError("squeue does not answer within 30 s"), KeyError("JobID")])
 def test_a_scheduler_that_does_not_answer_leaves_one_metric_and_counters_go_on_after_it(
     collector: SchedulerCollector, scheduler: Planted, fault: Exception

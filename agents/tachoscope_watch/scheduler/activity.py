@@ -23,6 +23,11 @@ class _Seen:
     ended: bool
 
 
+def allocation_of(job: LiveJob) -> str:
+    """Return the id of the scheduler's job that a job runs in; empty: not known."""
+    return job.scheduler_job or (job.job.removeprefix("slurm-") if job.job.startswith("slurm-") else "")
+
+
 class Activities:
     """What each allocation was last seen to do.
 
@@ -36,8 +41,8 @@ class Activities:
     def take(self, live: Mapping[str, LiveJob], running: Collection[str]) -> None:
         """Take what the agents report. `running`: the allocations, by their job ids; others are forgotten."""
         by_allocation: dict[str, _Seen] = {}
-        for name, job in live.items():
-            allocation = job.scheduler_job or (name.removeprefix("slurm-") if name.startswith("slurm-") else "")
+        for job in live.values():
+            allocation = allocation_of(job)
             if allocation in running:
                 seen, other = _seen(job), by_allocation.get(allocation)
                 by_allocation[allocation] = seen if other is None else _later(seen, other)

@@ -13,7 +13,7 @@ from tachoscope_core.metrics.scheduler import SCHEDULER_UP
 from tachoscope_service.common.log import Log
 from tachoscope_service.metrics.family import Family
 from tachoscope_watch.live_jobs import LiveJob
-from tachoscope_watch.scheduler.activity import Activities
+from tachoscope_watch.scheduler.activity import Activities, allocation_of
 from tachoscope_watch.scheduler.families import Events, families
 from tachoscope_watch.scheduler.slurm import Slurm, Snapshot
 
@@ -71,7 +71,8 @@ class SchedulerCollector:
         """Ask the scheduler; whatever it answers, raise nothing."""
         try:
             snapshot = self._scheduler.snapshot(now)
-            self._events.take(snapshot.recent)
+            live = self._live[1].values() if self._live is not None else ()
+            self._events.take(snapshot.recent, {allocation: job.job for job in live if (allocation := allocation_of(job))})
             shown = families(snapshot, self._events, self._activity(snapshot))
             self._show(1.0, *shown)
         except TachoscopeError as error:

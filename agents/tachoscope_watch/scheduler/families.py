@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from tachoscope_analyzers.schedulers.slurm.allocations import SacctRow
 from tachoscope_analyzers.schedulers.slurm.queue_table import NodeAccelerators, QueuedJob
@@ -25,6 +26,8 @@ _INTERRUPTIONS = {
 }
 MOST_INTERRUPTED = 10_000
 """Jobs of which the next start is waited for; of more, the ones that were interrupted first are forgotten."""
+_UNNAMED_SECONDS = 3600.0
+"""How long after its start a job may be named by the agents: processes begin late where an image is loaded."""
 _Key = tuple[str, float | None, float | None]
 
 
@@ -37,10 +40,17 @@ class Events:
         self._waits: dict[str, Buckets] = {}
         self._requeues: dict[str, Buckets] = {}
         self._interrupted: dict[str, float] = {}
+        self._names: dict[str, str] = {}
+        self._unnamed: dict[str, tuple[SacctRow, float]] = {}
         self._interruptions: Counter[tuple[str, str]] = Counter()
 
-    def take(self, rows: Iterable[SacctRow]) -> None:
-        """Count what is new in the job records; of a heterogeneous job all components are one start."""
+    def take(self, rows: Iterable[SacctRow], jobs: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Count what is new in the job records; of a heterogeneous job all components are one start.
+
+        Args:
+            jobs: which job of tachoscope runs in a job of the scheduler: each attempt of `tachoscope submit` is another one there.
+        """
+        self._names |= jobs
         seen = set()
         for key, parts in sorted(_by_allocation(rows).items(), key=lambda item: _begin(item[1])):
             # Of a job that ends at once Slurm writes a part first, and completes it some seconds later.
@@ -61,15 +71,35 @@ class Events:
                     self._interruptions[self._partition(parts[0]), kind] += 1
                     self._interrupted.pop(parts[0].job, None)
                     self._interrupted[parts[0].job] = max(row.ended or 0.0 for row in parts)
-                    if len(self._interrupted) > MOST_INTERRUPTED:
-                        del self._interrupted[next(iter(self._interrupted))]
         # What is absent from one answer is in no later one: it ended before the time that is asked for.
         self._seen = seen
+        self._started_by_name()
+        for known in (self._interrupted, self._names, self._unnamed):
+            for oldest in list(known)[: max(len(known) - MOST_INTERRUPTED, 0)]:
+                del known[oldest]
 
     def _started(self, row: SacctRow, started: float) -> None:
-        """Count how long a job that was interrupted did not run."""
-        ended = self._interrupted.pop(row.job, None)
-        if ended is not None and started >= ended:
+        """Count how long a job that was interrupted did not run; a new job may go on with one, which its name says later."""
+        if row.job in self._interrupted:
+            self._observe(row, started, self._interrupted.pop(row.job))
+        elif self._interrupted:
+            self._unnamed[row.job] = (row, started)
+
+    def _started_by_name(self) -> None:
+        interrupted = {name: job for job in self._interrupted if (name := self._names.get(job))}
+        for row, started in list(self._unnamed.values()):
+            before = interrupted.pop(self._names.get(row.job, ""), None)
+            if before is not None:
+                self._observe(row, started, self._interrupted.pop(before))
+        newest = max((started for _, started in self._unnamed.values()), default=0.0)
+        self._unnamed = {
+            job: (row, started)
+            for job, (row, started) in self._unnamed.items()
+            if job not in self._names and newest - started < _UNNAMED_SECONDS
+        }
+
+    def _observe(self, row: SacctRow, started: float, ended: float) -> None:
+        if started >= ended:
             self._requeues[self._partition(row)].observe(started - ended, names.REQUEUE_SECONDS.buckets)
 
     def _partition(self, row: SacctRow) -> str:

@@ -45,7 +45,7 @@ INTERRUPTIONS = Metric(
 REQUEUE_SECONDS = Metric(
     "tachoscope_scheduler_requeue_seconds",
     "From the end of an allocation by preemption, the failure of a node or a requeue to the next start of the same job of the "
-    "scheduler, since the watch began. A grace time between notice and end is not part of it.",
+    "scheduler, or of tachoscope, since the watch began. A grace time between notice and end is not part of it.",
     ("partition",),
     buckets=GANG_WAIT.buckets,
 )

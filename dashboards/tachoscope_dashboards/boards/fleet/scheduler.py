@@ -100,7 +100,7 @@ def _pending(policy: Policy) -> list[PlacedPanel]:
             "From a preemption until the job runs again",
             PanelText(
                 "Mean of six hours by partition: from the end of an allocation by preemption, a lost node or a requeue to the next "
-                "start of the same job of the scheduler.",
+                "start of the same job.",
                 "below the time between two checkpoints",
                 "jobs of higher priority take the nodes for long, or too few are left: compare with the queue",
                 f"{_NOT_ASKED}, or no job was put back into the queue",
