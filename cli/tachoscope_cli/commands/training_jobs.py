@@ -50,7 +50,7 @@ def submit(
         bool, typer.Option("--again", help="Let a job of this name that failed or was cancelled go on, as the file is now.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the specification.")] = False,
-    render: Annotated[bool, typer.Option("--render", help="Only print the JobSet of the first attempt, for Kubernetes.")] = False,
+    render: Annotated[bool, typer.Option("--render", help="Only print what the engine would get for the first attempt.")] = False,
 ) -> None:
     """Submit a training job. It continues from its newest valid checkpoint until it is done, or fails twice at the same.
 
@@ -59,7 +59,8 @@ def submit(
     from tachoscope_core.jobs.training_job_file import read_training_job
 
     job = read_training_job(path, engine=engine)
-    _check_programs(job)
+    if not render:
+        _check_programs(job)
     if dry_run:
         print_notice(f"{path} is valid: training job {job.name}, engine {job.engine}, {counted(job.nodes, 'node')}")
         return
@@ -78,18 +79,12 @@ def submit(
 
 
 def _rendered(job: TrainingJob, store: Store, key: str | None) -> str:
-    import yaml
-
-    if not job.kubernetes:
-        raise TachoscopeError(f"--render is for engine: kubernetes, not {job.engine}", fix="add --engine kubernetes")
-    from tachoscope_cli.training_jobs.kubernetes_objects import jobset
     from tachoscope_cli.training_jobs.supervisor import request_of
 
     submission.check_store(job, store)
-    request = request_of(
-        store, submission.submission(job, key), Attempt(number=0, intended_at=time.time()), directory_of(store), lock=-1
-    )
-    return yaml.safe_dump(jobset(request, job.kubernetes), sort_keys=False, width=120)
+    submitted, directory = submission.submission(job, key), directory_of(store)
+    request = request_of(store, submitted, Attempt(number=0, intended_at=time.time()), directory, lock=-1)
+    return engine_of(job, directory).rendered(request)
 
 
 def _check_programs(job: TrainingJob) -> None:

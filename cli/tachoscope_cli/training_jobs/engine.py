@@ -58,6 +58,9 @@ class Engine(Protocol):
     def find(self, label: str) -> str | None:
         """Return the engine's id of the attempt that was submitted with a label; None: none was."""
 
+    def rendered(self, request: AttemptRequest) -> str:
+        """Return what `submit` gives the engine, as a person reads it; nothing is asked of the engine."""
+
     def submit(self, request: AttemptRequest) -> str:
         """Submit an attempt, and return the engine's id of it. Raises TooFewHostsError."""
 

@@ -54,6 +54,12 @@ class KubernetesEngine:
             )
         return name if found is not None else None
 
+    def rendered(self, request: AttemptRequest) -> str:
+        """Return the JobSet."""
+        import yaml
+
+        return yaml.safe_dump(jobset(request, self._options), sort_keys=False, width=120)
+
     def submit(self, request: AttemptRequest) -> str:
         """Create the JobSet of an attempt."""
         if request.excluded_hosts and self._too_few(request):

@@ -59,6 +59,7 @@ def jobset(request: AttemptRequest, options: KubernetesOptions) -> dict[str, Any
             "annotations": {LABEL_ANNOTATION: request.label},
         },
         "spec": {
+            **({"suspend": True} if options.queue else {}),  # until Kueue admits it
             "failurePolicy": {"maxRestarts": 0},  # the supervisor decides whether another attempt follows, and where
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "replicatedJobs": [{"name": REPLICATED_JOB, "replicas": 1, "template": {"spec": batch_job}}],

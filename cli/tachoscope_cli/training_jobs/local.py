@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -34,6 +35,10 @@ class LocalEngine:
             return claim_path(self._directory, label).read_text().strip() or None
         except FileNotFoundError:
             return None
+
+    def rendered(self, request: AttemptRequest) -> str:
+        """Return the command."""
+        return shlex.join(request.command) + "\n"
 
     def submit(self, request: AttemptRequest) -> str:
         """Start the process of an attempt."""

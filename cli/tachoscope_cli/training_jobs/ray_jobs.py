@@ -38,6 +38,10 @@ class RayEngine:
         """Return the label if Ray knows the submission."""
         return label if self._job(label) is not None else None
 
+    def rendered(self, request: AttemptRequest) -> str:
+        """Return the body of the request to /api/jobs/."""
+        return json.dumps(_submission(request), indent=2) + "\n"
+
     def submit(self, request: AttemptRequest) -> str:
         """Submit the driver of an attempt."""
         body = _submission(request)

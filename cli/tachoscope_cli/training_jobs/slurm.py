@@ -36,6 +36,10 @@ class SlurmEngine:
         known = _ask("sacct", "-X", "-n", "-P", f"--name={label}", "--format=JobIDRaw", "--starttime=now-60days").split()
         return known[-1] if known else None
 
+    def rendered(self, request: AttemptRequest) -> str:
+        """Return the command with its batch script."""
+        return f"{shlex.join(['sbatch', *_options(request)])} <<'END'\n{_script(request)}END\n"
+
     def submit(self, request: AttemptRequest) -> str:
         """Submit the batch script of an attempt."""
         said = _sbatch(request)
@@ -116,12 +120,15 @@ def _ask(*command: str) -> str:
     return answer.output
 
 
+def _script(request: AttemptRequest) -> str:
+    return f"#!/bin/sh\nexec {shlex.join(request.command)}\n"
+
+
 def _sbatch(request: AttemptRequest) -> str:
-    script = f"#!/bin/sh\nexec {shlex.join(request.command)}\n"
     try:
         ended = subprocess.run(
             ["sbatch", *_options(request)],
-            input=script,
+            input=_script(request),
             capture_output=True,
             text=True,
             errors="replace",

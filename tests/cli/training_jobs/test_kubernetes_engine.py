@@ -15,6 +15,7 @@ import yaml
 
 import fake_api_server
 from fake_api_server import FakeApiServer
+from kubernetes_rules import schema_faults
 from tachoscope_cli.training_jobs.engine import AttemptRequest, EngineState, TooFewHostsError
 from tachoscope_cli.training_jobs.kubernetes import KubernetesEngine
 from tachoscope_core.errors import TachoscopeError
@@ -65,6 +66,8 @@ def test_the_rendered_jobset_is_valid_by_its_schema_and_a_gang_that_kueue_queues
     assert done.returncode == 0, done.stderr
     found = yaml.safe_load(done.stdout)
     jsonschema.validate(found, json.loads(SCHEMA.read_text()))
+    assert schema_faults(found, "1.34") == []
+    assert found["spec"]["suspend"] is True
     assert found["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "train"
     assert found["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "research"
     (replicated,) = found["spec"]["replicatedJobs"]

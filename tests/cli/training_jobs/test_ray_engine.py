@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def test_an_attempt_is_submitted_once_with_its_label_and_no_word_is_read_by_a_sh
     assert engine.submit(request) == engine.submit(request) == engine.find(request.label) == request.label
 
     (body,) = ray.submitted
+    assert json.loads(engine.rendered(request)) == body
     assert body["entrypoint"] == "python3 -m x '; rm -rf $HOME'"
     assert (body["entrypoint_num_gpus"], body["entrypoint_num_cpus"], body["entrypoint_memory"]) == (8, 4, 64 << 30)
 

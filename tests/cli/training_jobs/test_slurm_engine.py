@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +77,10 @@ def test_an_attempt_is_a_batch_job_with_its_label_as_name_and_no_word_is_read_by
     assert {"--job-name=tachoscope-x-0", "--no-requeue", "--nodes=2", "--gres=gpu:8", "--exclude=node3", "--qos=high"} <= {
         *arguments
     }
-    assert "exec python -m x '; rm -rf $HOME'" in (folder / "sbatch.input").read_text()
+    script = (folder / "sbatch.input").read_text()
+    assert "exec python -m x '; rm -rf $HOME'" in script
+    first, _, rest = SlurmEngine().rendered(_request(tmp_path)).partition("\n")
+    assert (shlex.split(first)[1:-1], rest) == (arguments, f"{script}END\n")
 
 
 def test_too_few_hosts_are_told_apart_from_other_refusals(clients: Clients, tmp_path: Path) -> None:
