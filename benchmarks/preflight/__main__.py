@@ -2,6 +2,8 @@
 
 python -m benchmarks.preflight --faults 30 --healthy 50 --minutes 60 --folder build/preflight
 
+With --pace it only measures how long healthy runs take where each host has a core, ahead of what else runs on the machine.
+
 Goes on where it was interrupted. The results of healthy runs stay in the store: they are the fleet. A planted run works on a copy.
 """
 
@@ -30,6 +32,7 @@ from tachoscope_preflight.repeat import QUICK, Effort
 NEEDS = ("network_cards", "cpu_quota", "disk_throttle", "memory_limit")
 FLEET_RUNS = 4
 """Healthy runs before the first one that counts: two of each of the two sets of hosts."""
+PACED_RUNS, PACED_CORE_SHARE, MOST_CPU_SHARES = 3, 0.95, 262144
 SIZE_ALONE, EFFORT_ALONE = 3, Effort(0.01, 3)
 """Of a run without a fleet: hosts, and the effort of each host's own tests, whose rates are compared with nothing."""
 
@@ -41,10 +44,14 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no run after that")
     parser.add_argument("--folder", type=Path, default=Path("build/preflight"), help="holds the runs and the store of the fleet")
     parser.add_argument("--kind", choices=sorted(KINDS), help="one short run with this fault, of three hosts, without a fleet")
+    parser.add_argument("--pace", action="store_true", help="healthy runs of a host for each core, quick and whole")
     given = parser.parse_args()
     if reason := facilities.why_not(NEEDS):
         raise SystemExit(f"this machine cannot be four hosts: {reason}")
     processes.adopt_orphans()
+    if given.pace:
+        print(pace())
+        return
     preload()
     given.folder.mkdir(parents=True, exist_ok=True)
     output, stop = given.folder / "runs.jsonl", time.monotonic() + 60 * given.minutes
@@ -64,6 +71,22 @@ def main() -> None:
                 file.write(json.dumps(rows[-1]) + "\n")
                 file.flush()
     print(summary(rows))
+
+
+def pace() -> str:
+    """Return how long healthy runs take, from the start of the command on each host."""
+    lines = []
+    names = [f"host{index}" for index in range(os.cpu_count() or 1)]
+    with hosts.folder() as place:
+        for quick in (True, False):
+            seconds = []
+            for _ in range(PACED_RUNS):
+                shapes = [Shape(core_share=PACED_CORE_SHARE, cpu_shares=MOST_CPU_SHARES) for _ in names]
+                ended = hosts.preflight(names, shapes, place / "store", place, effort=None, quick=quick)
+                seconds.append(ended.seconds)
+            found = ", ".join(f"{one:.1f}" for one in seconds)
+            lines.append(f"{len(names)} hosts, {'--quick' if quick else 'whole'}: {found} s at load {os.getloadavg()[0]:.0f}")
+    return "\n".join(lines)
 
 
 def done(output: Path) -> list[dict[str, Any]]:

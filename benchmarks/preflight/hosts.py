@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,7 @@ class Shape:
     """What a host has; a fault changes it. `inside`: runs in the host before the command; `bridge`: in the bridge's namespace."""
 
     core_share: float = CORE_SHARE
+    cpu_shares: int = CPU_SHARES
     disk_bytes_per_second: int = DISK_BYTES_PER_SECOND
     network_bytes_per_second: float = NETWORK_BYTES_PER_SECOND
     absent: bool = False
@@ -66,7 +68,7 @@ def _become(name: str, shape: Shape, namespace: int, hosts: str, storage: str) -
     mount(hosts, "/etc/hosts", _BIND)
     _LIBC.sethostname(name.encode(), len(name))
     quota = {"cpu.cfs_period_us": str(PERIOD_MICROSECONDS), "cpu.cfs_quota_us": str(round(shape.core_share * PERIOD_MICROSECONDS))}
-    cgroups.join(cgroups.make("cpu", name, quota | {"cpu.shares": str(CPU_SHARES)}))
+    cgroups.join(cgroups.make("cpu", name, quota | {"cpu.shares": str(shape.cpu_shares)}))
     limit = f"{device_of(storage)} {shape.disk_bytes_per_second}"
     settings = {"blkio.throttle.read_bps_device": limit, "blkio.throttle.write_bps_device": limit}
     cgroups.join(cgroups.make("blkio", name, settings))
@@ -75,12 +77,14 @@ def _become(name: str, shape: Shape, namespace: int, hosts: str, storage: str) -
         act()
 
 
-def _run(name: str, shape: Shape, namespace: int, words: Sequence[str], place: Path, effort: Effort) -> None:
-    node.QUICK = effort
+def _run(name: str, shape: Shape, namespace: int, words: Sequence[str], place: Path, effort: Effort | None) -> None:
+    node.QUICK = effort or QUICK
     for descriptor, ending in ((1, "json"), (2, "err")):
         os.dup2(os.open(place / f"{name}.{ending}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
     storage = str(place / "disk")
     _become(name, shape, namespace, str(place / "hosts"), storage)
+    if effort is None:
+        os.execv(sys.executable, [sys.executable, "-m", "tachoscope_cli.main", *words, "--storage", storage])
     from tachoscope_cli.main import main
 
     main([*words, "--storage", storage])
@@ -117,11 +121,28 @@ def preflight(
     store: Path,
     place: Path,
     *,
-    effort: Effort = QUICK,
+    effort: Effort | None = QUICK,
+    quick: bool = True,
     patience_seconds: float = 240.0,
 ) -> Outcome:
-    """Run `tachoscope preflight --hosts` on these hosts at once; return how it ended. `effort`: of the tests of each host alone."""
-    words = ["preflight", "--quick", "--force", "--format", "json", "--interface", "eth0", "--wait", "30", "--store", str(store)]
+    """Run `tachoscope preflight --hosts` on these hosts at once; return how it ended.
+
+    Args:
+        effort: of the tests of each host alone, in processes that are forked; None: the command's, which is started anew.
+    """
+    words = [
+        "preflight",
+        *(["--quick"] if quick else []),
+        "--force",
+        "--format",
+        "json",
+        "--interface",
+        "eth0",
+        "--wait",
+        "30",
+        "--store",
+        str(store),
+    ]
     words += ["--hosts", ",".join(names), *(word for least in LEAST for word in ("--least", least))]
     began = time.monotonic()
     (place / "disk").mkdir(exist_ok=True)
