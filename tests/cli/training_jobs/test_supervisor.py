@@ -132,6 +132,15 @@ def test_a_supervisor_that_is_killed_is_followed_by_one_that_goes_on_and_a_cance
     assert jobs.call("cancel", "small").returncode == 2
 
 
+@pytest.mark.bar
+def test_no_attempt_begins_twice_whenever_its_supervisor_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.recovery.supervisor_kills", "--kills", "50", "--attempts", "5"]
+
+    done = subprocess.run(command, env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 # The first time it saves, and then its node is lost: all processes of the attempt and their spool are gone at once.
 LOST_NODE = """
 import os, pathlib, shutil, signal, sys, time, zipfile
