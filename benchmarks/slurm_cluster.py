@@ -37,6 +37,8 @@ PACKAGES = (
     *("slurm-wlm-basic-plugins", "slurm-wlm-mysql-plugin", "libhwloc15", "libhttp-parser2.9", "libjson-c5"),
     *("mariadb-server", "mariadb-server-core", "libmariadb3", "liburing2", "libaio1", "libsnappy1v5"),
 )
+CLOCK_PACKAGE = "libfaketime"
+"""Of the accounting's clock, see `SlurmCluster.accounting_ahead`; downloaded where that is asked for."""
 # Debian makes these links when it configures the packages.
 _LINKS = ("slurmctld", "slurmd", "slurmstepd")
 WAIT_SECONDS = 120.0
@@ -219,6 +221,24 @@ class SlurmCluster:
             self.start_node(f"node{node}")
         self.wait_for(self._all_idle, "all nodes to be idle")
 
+    def accounting_ahead(self, hours: int) -> dict[str, str]:
+        """Start the accounting again with a clock that is ahead, so that it sums up the usage of the hours that are over by it.
+
+        Returns:
+            The environment for clients that ask about these hours, such as `sreport`.
+        """
+        environment = {
+            "LD_PRELOAD": str(_clock_library(self._root)),
+            "FAKETIME": f"+{hours}h",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+        before = next(daemon for daemon in self._daemons if Path(str(daemon.args[0])).name == "slurmdbd")  # type: ignore[index]
+        before.terminate()
+        before.wait(timeout=WAIT_SECONDS)
+        self._daemons.remove(before)
+        self._daemon("slurmdbd", "-D", environment=environment)
+        return environment
+
     def start_node(self, name: str) -> None:
         """Start the daemon of a node, also again after `kill_node`."""
         within = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name) if self._host_names else ()
@@ -264,11 +284,14 @@ class SlurmCluster:
         self._daemon("mariadbd", *common, *where, "--skip-grant-tables", "--innodb-buffer-pool-size=64M")
         self.wait_for(socket_path.exists, "mariadbd")
 
-    def _daemon(self, program: str, *options: str, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    def _daemon(
+        self, program: str, *options: str, within: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         name = f"{program}{len(self._daemons)}"
         with (self.folder / "log" / f"{name}.out").open("wb") as log:
             command = [*within, f"{self._root}/usr/sbin/{program}", *options]
-            self._daemons.append(subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=log, stderr=log))
+            found = {**self.environment, **(environment or {})}
+            self._daemons.append(subprocess.Popen(command, env=found, cwd=self.folder, stdout=log, stderr=log))
         return self._daemons[-1]
 
     def _end(self) -> None:
@@ -333,7 +356,7 @@ def unpacked() -> Path:
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         made = Path(temporary) / "root"
         made.mkdir()
-        _download(Path(temporary))
+        _download(Path(temporary), PACKAGES)
         for package in sorted(Path(temporary).glob("*.deb")):
             subprocess.run(["dpkg", "-x", str(package), str(made)], check=True)
         for name in _LINKS:
@@ -346,8 +369,19 @@ def unpacked() -> Path:
     return folder
 
 
-def _download(folder: Path) -> None:
-    done = subprocess.run(["apt-get", "download", *PACKAGES], cwd=folder, capture_output=True, text=True, check=False)
+def _clock_library(root: Path) -> Path:
+    """Return the library that gives a program another clock; download it where there is none."""
+    found = root / "usr/lib" / _architecture() / "faketime/libfaketimeMT.so.1"
+    if not found.exists():
+        with tempfile.TemporaryDirectory(dir=root.parent) as temporary:
+            _download(Path(temporary), (CLOCK_PACKAGE,))
+            for package in Path(temporary).glob("*.deb"):
+                subprocess.run(["dpkg", "-x", str(package), str(root)], check=True)
+    return found
+
+
+def _download(folder: Path, packages: Sequence[str]) -> None:
+    done = subprocess.run(["apt-get", "download", *packages], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["no message"]
         raise SlurmUnavailableError(f"apt-get download: {said[-1]}; run apt-get update, or this Debian has no such package")

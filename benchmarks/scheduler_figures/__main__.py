@@ -2,8 +2,10 @@
 
 Plants jobs on six nodes of two GPUs: idle holders, arrays, a heterogeneous job, dependencies, holds, a job that is preempted, one
 that is requeued and one whose node fails. `tachoscope watch --scheduler slurm` runs meanwhile. Then each of its figures is compared
-with `squeue --json`, `scontrol show node` and `sacct --json`: it reads none of these. `sreport` knows whole hours only. What agents
-would report of two of the jobs is made up, and the question about idle holders is asked an hour later.
+with `squeue --json`, `scontrol show node` and `sacct --json`: it reads none of these. At the end all jobs are cancelled, and the
+hours that accounts held, by `tachoscope efficiency`, are compared with `sreport`, which knows whole hours that are over: for that
+the accounting gets a clock two hours ahead. What agents would report of two of the jobs is made up, and the question about idle
+holders is asked an hour later.
 
     python -m benchmarks.scheduler_figures            # 5 minutes; prints
     python -m benchmarks.scheduler_figures --write    # and writes docs/develop/measurements.md
@@ -49,6 +51,8 @@ _SHIFT_SECONDS = 3600.0
 _MANY = 10_000
 _HOURS_APART = 0.05
 """Sixteen GPUs for ten seconds, between both questions."""
+_ENDED_HOURS_APART = 1e-3
+"""Of jobs that have ended: what the hours are rounded to."""
 
 
 def plant(cluster: SlurmCluster) -> dict[str, str]:
@@ -220,6 +224,23 @@ def held_hours(cluster: SlurmCluster, store: Path) -> tuple[Figures, Figures]:
     return {one["name"]: one["held_hours"] for one in found}, its
 
 
+def ended_hours(cluster: SlurmCluster, store: Path, began: float) -> tuple[Figures, Figures, Figures]:
+    """Cancel all jobs; return the accelerator-hours of each account by `tachoscope efficiency`, `sacct` and `sreport`."""
+    cluster.run("scancel", "--user=root")
+    unended = ("sacct", "--allusers", "--noheader", "--allocations", "--state=RUNNING,PENDING", "--starttime=now-1hours")
+    cluster.wait_for(lambda: not cluster.run("squeue", "--noheader").strip() and not cluster.run(*unended).strip(), "all ends")
+    mine, its = held_hours(cluster, store)
+    environment = cluster.accounting_ahead(2)
+    hours = [f"start={_full_hour(began)}", f"end={_full_hour(time.time() + 3600)}"]
+    words = ("sreport", "--parsable2", "--noheader", "-t", "Seconds", "--tres=gres/gpu")
+    columns = "format=Accounts,Login,Used"
+    asked = (*words, "cluster", "AccountUtilizationByUser", *hours, columns)
+    cluster.wait_for(lambda: bool(cluster.run(*asked, environment=environment, check=False).strip()), "sreport")
+    lines = [line.split("|") for line in cluster.run(*asked, environment=environment).splitlines()]
+    by_report = {account: int(seconds) / 3600 for account, login, seconds in lines if login and int(seconds)}
+    return {name: value for name, value in mine.items() if value}, its, by_report
+
+
 @contextlib.contextmanager
 def _programs_of(cluster: SlurmCluster) -> Iterator[None]:
     """Let this process ask the cluster, too."""
@@ -292,6 +313,8 @@ def measured(cluster: SlurmCluster, folder: Path) -> tuple[str, int]:
         silent = without_an_answer(cluster, watch)
     finally:
         watch.end()
+    ended = ended_hours(cluster, store, began)
+    wrong += sum(not _alike([one.get(account, 0.0) for one in ended]) for account in {*ended[0], *ended[1], *ended[2]})
     expected = {"stepping": 2, "idle": 1}
     wrong += sum(found.get(kind) != number for kind, number in expected.items()) + (silent != ["up"])
     unequal = sum(abs(mine.get(account, 0.0) - its.get(account, 0.0)) > _HOURS_APART for account in {*mine, *its})
@@ -303,10 +326,24 @@ def measured(cluster: SlurmCluster, folder: Path) -> tuple[str, int]:
         f"GPUs held an hour later, planted as 2 stepping, 1 idle, 3 without records: {held}. Metrics while slurmctld is stopped:\n"
         f"{', '.join(silent)}. A look takes {look * 1e3:.0f} ms of processor time beside Slurm's clients; a queue of {_MANY:,}\n"
         f"jobs is read in {many * 1e3:.0f} ms. Hours held, by `tachoscope efficiency` and a moment later `sacct --json`:\n"
-        f"{hours}."
+        f"{hours}; after the end of all jobs, by these two and `sreport`:\n"
+        f"{_shown(ended)}."
     )
     print(table)
     return text, wrong
+
+
+def _full_hour(unix_seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:00:00", time.localtime(unix_seconds))
+
+
+def _alike(hours: list[float]) -> bool:
+    return max(hours) - min(hours) <= _ENDED_HOURS_APART
+
+
+def _shown(found: tuple[Figures, ...]) -> str:
+    accounts = sorted({account for one in found for account in one})
+    return ", ".join(f"{account} {' '.join(f'{one.get(account, 0.0):.4f}' for one in found)}" for account in accounts)
 
 
 def without_an_answer(cluster: SlurmCluster, watch: ServerProcess) -> list[str]:
