@@ -142,11 +142,12 @@ class Meeting:
         return found
 
     def _silent(self, ranks: Iterable[int]) -> list[int]:
-        """Return of these ranks those that have not sent a beat for long, as seen from here."""
+        """Return of these ranks those that sent beats, and no more for long; of one that never did nothing is known."""
         now, found = time.monotonic(), []
         for rank in ranks:
-            known = self.store.check([f"beat/{rank}"])
-            beat = self.store.get(f"beat/{rank}") if known else b""
+            if not self.store.check([f"beat/{rank}"]):
+                continue
+            beat = self.store.get(f"beat/{rank}")
             before, since = self._beats.get(rank, (b"", now))
             self._beats[rank] = (beat, since if beat == before else now)
             if self._beats[rank][1] <= now - SILENT_SECONDS:
