@@ -133,7 +133,7 @@ class Meeting:
             rank, left = next(iter(missing)), stop - time.monotonic()
             data = self._get(f"answer/{number}/{rank}", min(max(left, 0.01), _LOOK_SECONDS))
             if data is None and left > 0:
-                for silent in self._silent(missing):
+                for silent in self._silent(number, missing):
                     del missing[silent]
                 continue
             del missing[rank]
@@ -141,18 +141,24 @@ class Meeting:
                 found |= {rank: msgspec.json.decode(data, type=Answer)} if data is not None else {}
         return found
 
-    def _silent(self, ranks: Iterable[int]) -> list[int]:
-        """Return of these ranks those that sent beats, and no more for long; of one that never did nothing is known."""
-        now, found = time.monotonic(), []
-        for rank in ranks:
-            if not self.store.check([f"beat/{rank}"]):
-                continue
-            beat = self.store.get(f"beat/{rank}")
-            before, since = self._beats.get(rank, (b"", now))
-            self._beats[rank] = (beat, since if beat == before else now)
-            if self._beats[rank][1] <= now - SILENT_SECONDS:
-                found.append(rank)
-        return found
+    def _silent(self, number: int, ranks: Iterable[int]) -> list[int]:
+        """Return which of these ranks ended before they answered: they sent beats, and none for long.
+
+        Of one that never sent any nothing is known. Without the store nobody can answer.
+        """
+        try:
+            return [rank for rank in ranks if self._is_silent(rank) and not self.store.check([f"answer/{number}/{rank}"])]
+        except RuntimeError:
+            return [*ranks]
+
+    def _is_silent(self, rank: int) -> bool:
+        if not self.store.check([f"beat/{rank}"]):
+            return False
+        now, beat = time.monotonic(), self.store.get(f"beat/{rank}")
+        before, since = self._beats.get(rank, (b"", now))
+        since = since if beat == before else now
+        self._beats[rank] = (beat, since)
+        return bool(since <= now - SILENT_SECONDS)
 
     def _get(self, key: str, patience_seconds: float) -> bytes | None:
         try:
