@@ -64,6 +64,25 @@ def test_a_node_is_busy_while_pods_run_on_it_that_are_not_of_a_daemon_set(server
     assert (alone, cluster.nodes(2.0, {"b"})["b"].busy) == (False, True)
 
 
+def test_a_taint_that_another_sets_meanwhile_is_not_undone(server: FakeApiServer, cluster: KubernetesNodes) -> None:
+    node, patched = server.object_at(f"{NODES}/b"), server.patch
+    assert node is not None
+    theirs = {"key": "theirs", "effect": "NoSchedule"}
+
+    def after_theirs(path: str, body: dict[str, Any], kind: str, token: str) -> tuple[int, dict[str, Any]]:
+        if not path.endswith("/status") and theirs not in node["spec"]["taints"]:
+            node["spec"]["taints"].append(theirs)
+            node["metadata"]["resourceVersion"] = "77"
+        return patched(path, body, kind, token)
+
+    server.patch = after_theirs  # type: ignore[method-assign]
+    with pytest.raises(TachoscopeError, match="PATCH /api/v1/nodes/b: it answers 409"):
+        cluster.drain("b", "x")
+    cluster.drain("b", "x")
+
+    assert [one["key"] for one in node["spec"]["taints"]] == ["others", "theirs", TAINT]
+
+
 def test_a_refusal_names_what_was_asked_for(server: FakeApiServer, cluster: KubernetesNodes) -> None:
     server.forbidden.add(f"{NODES}/b")
 
