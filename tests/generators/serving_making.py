@@ -82,9 +82,9 @@ class Server:
         self.write(records.RequestDone, at, **told)
 
     def engine(self, end: float, seconds: float = 1.0, **fields: Any) -> None:
-        """Tell of an engine's window; what its states lack is idle."""
+        """Tell of an engine's window; what its states lack is idle, unless that is given."""
         states = dict(fields.pop("state_seconds", {}))
-        states["idle"] = states.get("idle", 0.0) + seconds - sum(states.values())
+        states.setdefault("idle", seconds - sum(states.values()))
         self.write(records.EngineWindow, end, window_seconds=seconds, state_seconds=states, model=self.model, **fields)
 
     def beat(self, at: float, in_flight: int) -> None:

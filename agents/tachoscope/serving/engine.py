@@ -10,12 +10,13 @@ from typing import Any
 from tachoscope import arguments
 from tachoscope_core.metrics.serving import ENGINE_STATES
 
-_STATES = tuple(state for state in ENGINE_STATES if state != "unexplained")
-_BUSY, _IDLE, _STARVED, _COLD = (_STATES.index(state) for state in ("busy", "idle", "starved", "cold_start"))
+_BUSY, _IDLE, _STARVED, _COLD, _UNKNOWN = map(ENGINE_STATES.index, ("busy", "idle", "starved", "cold_start", "unexplained"))
 
 
 class Engine:
     """Its time by state: `busy` in a batch, `cold_start` while it loads, `starved` while requests wait and none runs, else `idle`.
+
+    Until its first batch, `loading` or `update` its time is `unexplained`: an engine that never says anything is not idle.
 
     Any thread and any task may call the methods.
 
@@ -46,12 +47,12 @@ class Engine:
         self._running = 0
         self._waiting: int | None = None
         self._kv_used: float | None = None
-        self._said_running = False
+        self._said_running = self._said_anything = False
         self._since = self._began = self._clock()
         self._clear()
 
     def _clear(self) -> None:
-        self._nanoseconds = [0] * len(_STATES)
+        self._nanoseconds = [0] * len(ENGINE_STATES)
         self._running_time = self._waiting_time = 0
         self._iterations = self._iteration_time = 0
         self._prompt_tokens = self._generation_tokens = self._preemptions = 0
@@ -89,6 +90,7 @@ class Engine:
         self._used()
         with self._lock:
             self._pass()
+            self._said_anything = True
             self._set_gauges(None, _as_integer(waiting, "update(waiting)"), _ratio(kv_used, "update(kv_used)"))
 
     def begin(self, running: int | None, waiting: int | None, kv_used: float | None) -> int:
@@ -96,6 +98,7 @@ class Engine:
         self._used()
         with self._lock:
             now = self._pass()
+            self._said_anything = True
             self._set_gauges(running, waiting, kv_used)
             self._batches += 1
             return now
@@ -115,6 +118,7 @@ class Engine:
         self._used()
         with self._lock:
             self._pass()
+            self._said_anything = True
             self._loadings = max(self._loadings + change, 0)
 
     def cut_window(self) -> dict[str, Any]:
@@ -127,7 +131,7 @@ class Engine:
                 "model": self.model,
                 "capacity": self.capacity,
                 "window_seconds": window / 1e9,
-                "state_seconds": {state: used / 1e9 for state, used in zip(_STATES, self._nanoseconds, strict=True) if used},
+                "state_seconds": {state: used / 1e9 for state, used in zip(ENGINE_STATES, self._nanoseconds, strict=True) if used},
                 "iterations": self._iterations,
                 "iteration_seconds": self._iteration_time / 1e9,
                 "prompt_tokens": self._prompt_tokens,
@@ -152,8 +156,10 @@ class Engine:
             self._running_time += spent * self._running
         elif self._loadings:
             state = _COLD
-        else:
+        elif self._said_anything:
             state = _STARVED if waiting else _IDLE
+        else:
+            state = _UNKNOWN
         self._waiting_time += spent * waiting
         self._nanoseconds[state] += spent
         self._since = now

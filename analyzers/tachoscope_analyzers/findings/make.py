@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,6 +22,8 @@ from tachoscope_core.report.taxonomy import BY_SLUG
 
 RESAMPLES = 400
 _MINIMUM_BLOCK = 10
+_NOTHING_LEFT = 1e-6
+"""Of a step that is lost up to this share nothing is left from which to tell how long it would take."""
 SEEN_AT = "seen at "
 """Evidence of the line of user code at which a thread was seen most often begins so."""
 
@@ -186,7 +189,7 @@ def _finding(
         runner_up = (candidate.slug, 0.0)
         candidate = replace(candidate, slug="unknown", evidence=evidence, alternative=runner_up, action="", advice=None, cause="")
         probability = min(above, MOST)
-    speedup = candidate.speedup or mean / max(mean - lost, 1e-9)
+    speedup = candidate.speedup or (mean / (mean - lost) if mean - lost > _NOTHING_LEFT * mean else math.inf)
     entry = BY_SLUG[candidate.slug]
     return Finding(
         class_=candidate.slug,

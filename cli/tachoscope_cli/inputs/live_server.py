@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.progress import TextColumn, TimeRemainingColumn
 
+from tachoscope_alerts.measure.from_totals import of_service
 from tachoscope_analyzers.records.load import JobRecords
 from tachoscope_analyzers.serving.records.from_records import last_seconds
-from tachoscope_analyzers.serving.records.traffic import traffic
+from tachoscope_analyzers.serving.records.traffic import Traffic, traffic
 from tachoscope_analyzers.serving.report import from_service as service
 from tachoscope_analyzers.serving.report.report import analyze_traffic
 from tachoscope_analyzers.trace.analyses.device_peaks import peaks_of
@@ -26,6 +27,7 @@ from tachoscope_cli.inputs.serving_options import ServingOptions
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.net.http_client import HttpError
 from tachoscope_core.report.report import Report, Source
+from tachoscope_core.report.serving import ObjectiveResult
 from tachoscope_core.servers import metrics_page
 from tachoscope_core.servers import recording as serving_recording
 from tachoscope_core.servers.snapshot import Snapshot, size_bytes
@@ -122,7 +124,13 @@ def analyze_service(job: JobRecords, options: ServingOptions) -> Report:
         TachoscopeError: nothing happened, or the device is not known.
     """
     recent = last_seconds(job, seconds_of(options.for_ or _FAR_BACK))
-    return service.analyze_service(recent, peak_bytes_per_second=_peak(options.device))
+    peak = _peak(options.device)
+    seen, side = service.observed_traffic(recent)
+    return service.judged(recent, seen, side, peak_bytes_per_second=peak, objectives=_objectives(job.job, seen))
+
+
+def _objectives(name: str, seen: Traffic) -> list[ObjectiveResult]:
+    return of_service(name, seen.models, seen.totals, seen.outcomes)
 
 
 def judge_snapshots(snapshots: list[Snapshot], source: str, name: str, device: str) -> Report:
@@ -136,9 +144,8 @@ def judge_snapshots(snapshots: list[Snapshot], source: str, name: str, device: s
         seen = traffic(snapshots)
     except ValueError:
         raise TachoscopeError(f"{source}: too few samples were answered", fix="sample for longer: --for 60s") from None
-    return analyze_traffic(
-        seen, job=name, sources=[Source(path=source, records=len(snapshots), unit="looks")], peak_bytes_per_second=peak
-    )
+    sources = [Source(path=source, records=len(snapshots), unit="looks")]
+    return analyze_traffic(seen, job=name, sources=sources, peak_bytes_per_second=peak, objectives=_objectives(name, seen))
 
 
 def _peak(device: str) -> float:

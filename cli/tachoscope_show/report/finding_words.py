@@ -17,8 +17,14 @@ SMALL_LOSSES = "Small losses"
 
 def nothing_found(report: Report) -> bool:
     """Return whether data that can be trusted hold no finding but small losses, and that the step is as it should be."""
-    trusted = all(note.severity != "bad" for note in report.quality)
+    trusted = all(note.severity != "bad" for note in report.quality) and not phases_unknown(report)
+    trusted = trusted and not (report.serving and serving_words.broken(report.serving))
     return trusted and all(finding.class_ in HEALTHY for finding in large(report))
+
+
+def phases_unknown(report: Report) -> bool:
+    """Return whether a server did not say where its requests were, so that none of its bottlenecks could be seen."""
+    return report.serving is not None and report.goodput is None
 
 
 def large(report: Report) -> list[Finding]:

@@ -46,12 +46,22 @@ def _of_steps(report: Report) -> FirstLines:
     faults = [one for one in own if one.class_ not in HEALTHY]
     if faults:
         worst = min(faults, key=lambda one: SEVERITY_ORDER[one.severity])  # of one severity the first: it lost the most
-        return FirstLines(sentence(worst, report), _size(worst, report), worst.action, conditions)
+        return FirstLines(sentence(worst, report) + _broken(report), _size(worst, report), worst.action, conditions)
+    if broken := _broken(report):
+        return FirstLines(broken.strip(), "", "", conditions)
     below = " Small losses are listed below." if finding_words.small(report) else ""
     if own:
         return FirstLines(f"{sentence(own[0], report)}{below}", "", "", conditions)
+    if finding_words.phases_unknown(report):
+        return FirstLines("Bottleneck not known: the server does not say in which phase its requests were.", "", "", conditions)
     nothing = "Nothing in the job to fix" if conditions else "Nothing to fix"
     return FirstLines(f"{nothing}: {finding_words.verdict_text(report)}.{below}", "", "", conditions)
+
+
+def _broken(report: Report) -> str:
+    """Return the broken objectives of a service in a sentence; empty: there are none."""
+    found = serving_words.broken(report.serving) if report.serving else []
+    return f" Broken objectives: {', '.join(map(serving_words.broken_in_short, found))}." if found else ""
 
 
 def sentence(finding: Finding, report: Report) -> str:

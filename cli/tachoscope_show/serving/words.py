@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tachoscope_core.report.report import Finding, Report
-from tachoscope_core.report.serving import LatencySeconds, Serving
+from tachoscope_core.report.serving import LatencySeconds, ObjectiveResult, Serving
 from tachoscope_core.servers import OWN, catalogue
 from tachoscope_show.text.units import percent, seconds
 
@@ -53,6 +53,8 @@ def facts(serving: Serving) -> Iterator[tuple[str, str]]:
     outcomes = ", ".join(f"{count:,.0f} {outcome.replace('_', ' ')}" for outcome, count in serving.outcomes.items())
     if outcomes:
         yield "outcomes", outcomes
+    for result in serving.objectives:
+        yield "objective", objective(result)
     if serving.running_mean is not None:
         waiting = (
             "" if serving.waiting_mean is None else f"; waiting {serving.waiting_mean:.1f}, at the end {serving.waiting_last:.0f}"
@@ -61,6 +63,40 @@ def facts(serving: Serving) -> Iterator[tuple[str, str]]:
     if serving.kv_cache_usage_max is not None:
         preemptions = "" if serving.preemptions is None else f", {serving.preemptions:.0f} preemptions"
         yield "KV cache", f"{percent(serving.kv_cache_usage_max)} in use at most{preemptions}"
+
+
+def broken(serving: Serving) -> list[ObjectiveResult]:
+    """Return the objectives that are broken."""
+    return [result for result in serving.objectives if result.state == "broken"]
+
+
+def objective(result: ObjectiveResult) -> str:
+    """Return how an objective was met, by how much it is broken, and what explains that."""
+    bound = "" if result.bound_seconds is None else f" within {seconds(result.bound_seconds)}"
+    if result.good is None:
+        return f"{result.name}: not known: the server does not count what is{bound or ' bad'}"
+    said = f"{result.name}: {_share(result.good)} of {result.total:,.0f}{bound}, target {result.target * 100:g} %"
+    if result.state == "too_few":
+        return f"{said}: not known: only {result.bad:,.0f} bad"
+    if result.state == "met":
+        return f"{said}: met"
+    times = result.bad / max(result.total * (1.0 - result.target), 1e-12)
+    return f"{said}: broken, {times:.1f} times the bad events that it allows; {_explanation(result)}"
+
+
+def broken_in_short(result: ObjectiveResult) -> str:
+    """Return a broken objective with its good share, its target and what explains it."""
+    bound = "" if result.bound_seconds is None else f" within {seconds(result.bound_seconds)}"
+    return f"{result.name} ({_share(result.good or 0.0)}{bound}, target {result.target * 100:g} %; {_explanation(result)})"
+
+
+def _explanation(result: ObjectiveResult) -> str:
+    return result.explained_by or (f"most of it is {result.where}" if result.where else "no class of bottleneck explains it")
+
+
+def _share(ratio: float) -> str:
+    """Return a ratio in percent, never rounded up to what it is not."""
+    return f"{int(ratio * 10_000) / 100:g} %"
 
 
 def latency(row: LatencySeconds) -> tuple[str, ...]:

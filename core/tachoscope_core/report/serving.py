@@ -25,6 +25,29 @@ class LatencySeconds(msgspec.Struct, frozen=True, kw_only=True):
     p99: tuple[float, float | None] | None = None
 
 
+class ObjectiveResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a service met one of its objectives over the window.
+
+    Attributes:
+        name: of the objective. signal: of `tachoscope_core.servers.snapshot.HISTOGRAMS`, or `outcomes`.
+        bound_seconds: a latency is good up to this; None: not a latency.
+        target, good: ratio of good events that is asked for, and was; None: not measured. bad, total: events.
+        state: too_few: below the target by fewer bad events than the objective calls a failure.
+        explained_by: class of bottleneck; empty: none. where: ledger state of most of the time that it counts; empty: not known.
+    """
+
+    name: str
+    signal: str
+    bound_seconds: float | None = None
+    target: float
+    good: float | None
+    bad: float
+    total: float
+    state: Literal["met", "broken", "too_few", "not_measured"]
+    explained_by: str = ""
+    where: str = ""
+
+
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """What a server did in the window of the report.
 
@@ -33,6 +56,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         arrived_per_second, served_per_second: requests. tokens_in_per_second, tokens_out_per_second: of prompts, and generated.
         outcomes: requests that ended, by how. running_mean, waiting_mean, waiting_last: requests, None: not said.
         kv_cache_usage_max: ratio, None: not said. preemptions: requests put back in the queue, None: not said.
+        objectives: those that were compared with it.
     """
 
     server: str
@@ -51,3 +75,4 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     waiting_last: float | None = None
     kv_cache_usage_max: float | None = None
     preemptions: float | None = None
+    objectives: list[ObjectiveResult] = []

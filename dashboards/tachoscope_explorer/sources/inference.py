@@ -9,6 +9,7 @@ from typing import Literal
 
 import streamlit as st
 
+from tachoscope_alerts.measure.from_totals import of_service
 from tachoscope_analyzers.records.load import JobRecords, from_store, serving_job
 from tachoscope_analyzers.serving.capacity import capacity as capacity_module
 from tachoscope_analyzers.serving.capacity import engine_model
@@ -94,7 +95,7 @@ def _seen(url: str, job: str, model: str, span: Span | None, at: float) -> Servi
     traffic, side = service.observed_traffic(found)
     rows = requests_of(found, side)
     return ServiceWindow(
-        report=service.judged(found, traffic, side),
+        report=service.judged(found, traffic, side, objectives=of_service(job, traffic.models, traffic.totals, traffic.outcomes)),
         traffic=traffic,
         states=traffic.request_states,
         side=side,
@@ -121,7 +122,9 @@ def recorded(path: Path) -> ServiceWindow:
     """
     found = _looks(str(path), path.stat().st_mtime)
     source = Source(path=path.name, records=len(found.seconds) + 1, unit="looks")
-    report = analyze_traffic(found, job=path.name.removesuffix(serving_recording.SUFFIX), sources=[source])
+    name = path.name.removesuffix(serving_recording.SUFFIX)
+    objectives = of_service(name, found.models, found.totals, found.outcomes)
+    report = analyze_traffic(found, job=name, sources=[source], objectives=objectives)
     return ServiceWindow(report, found, spent(found).requests, "looks", report.window.steps, None, (), {})
 
 

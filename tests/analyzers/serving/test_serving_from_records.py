@@ -14,7 +14,12 @@ from tachoscope_analyzers.records.beat_table import Heartbeats
 from tachoscope_analyzers.records.load import JobRecords, from_spool, of_rows, serving_job, status
 from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_analyzers.serving.records.from_records import engine_states, request_states, traffic_of
+from tachoscope_analyzers.serving.records.traffic import traffic
+from tachoscope_analyzers.serving.report.from_service import analyze_service
+from tachoscope_analyzers.serving.report.report import analyze_traffic
 from tachoscope_core.report.report import Source
+from tachoscope_core.servers.snapshot import Buckets, EngineState, Snapshot
+from tachoscope_show.report.verdict_words import first_lines
 
 
 def job_of(*servers: Server) -> JobRecords:
@@ -238,6 +243,54 @@ def test_without_phases_the_engine_says_how_many_run_and_wait() -> None:
 
     assert found.gauges["requests_running"] == pytest.approx([2.0] * 10)
     assert found.gauges["requests_waiting"] == pytest.approx([0.5] * 10)
+
+
+def test_a_model_without_tokens_is_judged_and_what_nobody_said_of_its_requests_is_not_known() -> None:
+    server, worker = Server(0), Server(1, role="engine")
+    for number in range(200):
+        server.request(number / 10, prefill=0.2, phase_seconds={}, tokens_in=0, tokens_out=0, first_token_seconds=None)
+    for second in range(1, 21):
+        worker.engine(float(second), state_seconds={"idle": 0.0})  # as LitServe's worker that never says what it does
+    found = analyze_service(job_of(server, worker))
+
+    assert found.window.steps == 200
+    assert found.goodput is None
+    assert not found.findings
+    assert found.ledgers[0].states == pytest.approx({"unexplained": 40.0})
+    assert found.ledgers[1].states == pytest.approx({"unexplained": 20.0}, rel=0.01)
+    assert "queue_saturation" in {row.class_ for row in found.not_measured}
+    assert first_lines(found).verdict.startswith("Bottleneck not known")
+
+
+def test_the_batches_of_an_engine_say_where_requests_without_tokens_wait() -> None:
+    server = Server()
+    for number in range(200):
+        server.request(number / 10, prefill=0.4, phase_seconds={}, tokens_in=0, tokens_out=0, first_token_seconds=None)
+    for second in range(1, 21):
+        server.engine(float(second), state_seconds={"busy": 0.9}, iterations=9, running_mean=1.0, waiting_mean=3.0)
+    found = analyze_service(job_of(server))
+
+    assert found.ledgers[0].states == pytest.approx({"queued": 61.2, "prefill": 20.4}, rel=0.03)
+    assert [finding.class_ for finding in found.findings] == ["queue_saturation"]
+
+
+def test_a_prometheus_with_our_names_and_no_phases_promises_no_speed_up() -> None:
+    def look(at: float) -> Snapshot:
+        done = Buckets((0.1, 1.0), (0.0, 10.0 * at, 10.0 * at), 2.0 * at)
+        nothing = Buckets((), (10.0 * at,), 0.0)
+        told = {
+            "request_seconds": done,
+            "queue_seconds": Buckets((), (0.0,), 0.0),
+            "prefill_seconds": nothing,
+            "decode_seconds": nothing,
+        }
+        return Snapshot(1e9 + at, (EngineState("", "chat", histograms=told, outcomes={"ok": 10.0 * at}),), server="tachoscope")
+
+    found = analyze_traffic(traffic([look(15.0 * number) for number in range(40)]), job="chat", sources=[])
+
+    assert found.goodput is None
+    assert not found.findings
+    assert found.ledgers[0].states == pytest.approx({"unexplained": 2.0 * 585})
 
 
 def test_an_hour_of_traffic_is_in_600_intervals_and_a_broken_record_is_left_out() -> None:

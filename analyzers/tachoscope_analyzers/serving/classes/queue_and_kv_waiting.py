@@ -22,14 +22,18 @@ _BRIDGED = 2
 """A cache that has room for so few intervals, when a request ended, is still one that is full."""
 
 
-def candidates(traffic: Traffic, spent: SecondsByState) -> list[Candidate]:
-    """Return what was lost to each; a queue whose requests wait for less than anybody notices is none."""
+def candidates(traffic: Traffic, spent: SecondsByState, *, noticed: bool = False) -> list[Candidate]:
+    """Return what was lost to each; a queue whose requests wait for less than anybody notices is none.
+
+    Args:
+        noticed: somebody notices any: an objective is broken.
+    """
     full = _full(traffic)
     queued = spent.requests["queued"]
     by_cache = np.where(full, queued, 0.0) + spent.requests["preempted"]
     by_rate = np.where(full, 0.0, queued)
     requests = max(traffic.count("first_token_seconds") or sum(traffic.outcomes.values()), 1.0)
-    least = threshold("queued_seconds")
+    least = 1e-9 if noticed else threshold("queued_seconds")
     found = []
     if float(by_rate.sum()) / requests >= least:
         found.append(_saturation(traffic, by_rate, by_cache))

@@ -14,7 +14,12 @@ import numpy.typing as npt
 from tachoscope_analyzers.serving.records.traffic import LOADING, Traffic, Vector
 from tachoscope_core.metrics.serving import ENGINE_STATES, REQUEST_STATES
 from tachoscope_core.report.report import Ledger
+from tachoscope_core.servers import OWN
 
+_TO_FIRST_TOKEN, _AFTER_FIRST_TOKEN = (
+    ("first_token_seconds", "prefill_seconds"),
+    ("inter_token_seconds", "decode_seconds"),
+)
 _SAMPLING_ERRORS = 3.0
 """What the gauges show beyond what tokens account for is unexplained where it exceeds so many standard errors of sampling."""
 
@@ -102,6 +107,19 @@ def starts(traffic: Traffic) -> list[tuple[float, float]]:
     return found
 
 
+def tells_phases(traffic: Traffic) -> bool:
+    """Return whether the server says where its requests are: without, what is in no phase is not known, and no loss.
+
+    Our own names are there of servers that report no phase, such as those of models without tokens, and then are 0.
+    """
+    if traffic.request_states or {"requests_running", "requests_waiting"} <= traffic.gauges.keys():
+        return True
+    sums = traffic.sums
+    known = [name for name in sums if traffic.server != OWN or sums[name].any()]
+    first, later = ({*names} & {*known} for names in (_TO_FIRST_TOKEN, _AFTER_FIRST_TOKEN))
+    return bool(first or later) if traffic.server == OWN else bool(first and later)
+
+
 def _requests(traffic: Traffic, away: npt.NDArray[np.bool_]) -> dict[str, Vector]:
     zero = np.zeros_like(traffic.seconds)
     sums, gauges = traffic.sums, traffic.gauges
@@ -121,8 +139,20 @@ def _requests(traffic: Traffic, away: npt.NDArray[np.bool_]) -> dict[str, Vector
         "decode": between - stalled,
         "preempted": preempted,
     }
-    states["unexplained"] = _before_the_engine(traffic) + _stuck(traffic, prefill + between - stalled)
+    if traffic.server == OWN and not (between.any() or prefill.any()):  # a model without tokens: the engine says how many ran
+        states["prefill"] = gauges.get("requests_running", zero) * traffic.seconds
+        states["unexplained"] = _in_no_phase(traffic, queued + states["prefill"])
+    elif tells_phases(traffic):
+        states["unexplained"] = _before_the_engine(traffic) + _stuck(traffic, prefill + between - stalled)
+    else:
+        states["unexplained"] = _in_no_phase(traffic, queued + prefill + between)
     return states
+
+
+def _in_no_phase(traffic: Traffic, accounted: Vector) -> Vector:
+    """Return the time of requests that ended beyond what is accounted for, in the intervals in which they ended."""
+    whole = traffic.sums.get("request_seconds", np.zeros_like(traffic.seconds))
+    return np.asarray(max(float(whole.sum() - accounted.sum()), 0.0) * _shares(whole))
 
 
 def _before_the_engine(traffic: Traffic) -> Vector:

@@ -6,7 +6,7 @@ import math
 
 from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.findings.make import Candidate
-from tachoscope_analyzers.serving.classes.states import SecondsByState
+from tachoscope_analyzers.serving.classes.states import SecondsByState, tells_phases
 from tachoscope_analyzers.serving.records.traffic import Traffic
 from tachoscope_core.report.report import Evidence
 
@@ -15,9 +15,12 @@ _GONE = "see whether the process lives, what its log ends with, and whether its 
 
 
 def candidates(traffic: Traffic, spent: SecondsByState) -> list[Candidate]:
-    """Return the time of requests that is in no phase: before and after the engine, or in an engine that gives no tokens."""
+    """Return the time of requests that is in no phase: before and after the engine, or in an engine that gives no tokens.
+
+    None where the server says no phases: then nothing is known to be lost.
+    """
     lost = spent.requests["unexplained"]
-    if not lost.any():
+    if not lost.any() or not tells_phases(traffic):
         return []
     evidence = []
     running = traffic.gauges.get("requests_running")

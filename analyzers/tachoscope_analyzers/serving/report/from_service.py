@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -12,6 +13,7 @@ from tachoscope_analyzers.serving.records.traffic import Traffic
 from tachoscope_analyzers.serving.report.report import CLASSES, analyze_traffic
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import NotMeasured, QualityNote, Report
+from tachoscope_core.report.serving import ObjectiveResult
 
 SIDES: tuple[Side, ...] = ("server", "client")
 
@@ -42,13 +44,22 @@ def analyze_service(job: JobRecords, *, peak_bytes_per_second: float = 0.0) -> R
     return judged(job, *observed_traffic(job), peak_bytes_per_second=peak_bytes_per_second)
 
 
-def judged(job: JobRecords, traffic: Traffic, side: Side, *, peak_bytes_per_second: float = 0.0) -> Report:
+def judged(
+    job: JobRecords,
+    traffic: Traffic,
+    side: Side,
+    *,
+    peak_bytes_per_second: float = 0.0,
+    objectives: Sequence[ObjectiveResult] = (),
+) -> Report:
     """Return the report of `analyze_service` on the traffic that `observed_traffic` returned.
 
     Raises:
         TachoscopeError: nothing happened.
     """
-    report = analyze_traffic(traffic, job=job.job, sources=[job.source], peak_bytes_per_second=peak_bytes_per_second)
+    report = analyze_traffic(
+        traffic, job=job.job, sources=[job.source], peak_bytes_per_second=peak_bytes_per_second, objectives=objectives
+    )
     return report if side == "server" else _of_clients(report)
 
 

@@ -15,12 +15,13 @@ from tachoscope_analyzers.serving.classes import decode_bandwidth as bandwidth
 from tachoscope_analyzers.serving.classes import prefill_interference as interference
 from tachoscope_analyzers.serving.classes import queue_and_kv_waiting as waiting
 from tachoscope_analyzers.serving.classes import unknown
+from tachoscope_analyzers.serving.classes.broken_objectives import explained
 from tachoscope_analyzers.serving.classes.iteration_cost import IterationModel
-from tachoscope_analyzers.serving.classes.states import SecondsByState, spent
+from tachoscope_analyzers.serving.classes.states import SecondsByState, spent, tells_phases
 from tachoscope_analyzers.serving.records.traffic import Traffic, Vector
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Finding, NotMeasured, QualityNote, Report, Source, StepSeconds, Window
-from tachoscope_core.report.serving import Latency, LatencySeconds, Serving
+from tachoscope_core.report.serving import Latency, LatencySeconds, ObjectiveResult, Serving
 from tachoscope_core.servers import OWN
 from tachoscope_core.servers.histogram_quantiles import Quantile, quantile
 from tachoscope_core.servers.snapshot import Buckets
@@ -35,16 +36,24 @@ _LATENCIES: tuple[tuple[Latency, str], ...] = (
 CLASSES = ("queue_saturation", "kv_pressure", "prefill_interference", "decode_bandwidth", "cold_start")
 """The classes that are told apart here; besides `unknown`."""
 _PRODUCTIVE = ("prefill", "decode")
+_SAY_PHASES = "request.enter() or engine.batch() says it"
 _FEW_REQUESTS = 20
 _FEW_FAIL = 0.01
 
 
-def analyze_traffic(traffic: Traffic, *, job: str, sources: Sequence[Source], peak_bytes_per_second: float = 0.0) -> Report:
+def analyze_traffic(
+    traffic: Traffic,
+    *,
+    job: str,
+    sources: Sequence[Source],
+    peak_bytes_per_second: float = 0.0,
+    objectives: Sequence[ObjectiveResult] = (),
+) -> Report:
     """Judge a server by what happened on it.
 
     Args:
         job: what the report is called. sources: where the facts came from.
-        peak_bytes_per_second: of the memory of one of its devices; 0: not known.
+        peak_bytes_per_second: of the memory of one of its devices; 0: not known. objectives: how it met its own.
 
     Raises:
         TachoscopeError: nothing happened in the window: neither a request nor a start.
@@ -53,7 +62,7 @@ def analyze_traffic(traffic: Traffic, *, job: str, sources: Sequence[Source], pe
     requests = served(traffic)
     total = float(books.request_seconds.sum())
     fitted = interference.fitted_pace(traffic, books)
-    found = _findings(traffic, books, fitted, peak_bytes_per_second, requests)
+    found, results = _findings(traffic, books, fitted, peak_bytes_per_second, requests, objectives)
     if (not total or requests < 1.0) and not found:
         raise TachoscopeError(
             f"{job} received no requests in {traffic.wall_seconds:.0f} s, so there is nothing to analyze",
@@ -70,11 +79,11 @@ def analyze_traffic(traffic: Traffic, *, job: str, sources: Sequence[Source], pe
         sources=list(sources),
         step_seconds=_request_seconds(traffic, total, requests),
         ledgers=ledgers,
-        goodput=max(productive, 0.0) / total if total else 0.0,
+        goodput=None if not tells_phases(traffic) else max(productive, 0.0) / total if total else 0.0,
         findings=found,
         not_measured=_not_measured(traffic, fitted, peak_bytes_per_second),
         quality=_quality(traffic, requests),
-        serving=_serving(traffic, requests),
+        serving=_serving(traffic, requests, results),
     )
 
 
@@ -84,22 +93,29 @@ def served(traffic: Traffic) -> float:
 
 
 def _findings(
-    traffic: Traffic, books: SecondsByState, fitted: IterationModel | None, peak: float, requests: float
-) -> list[Finding]:
+    traffic: Traffic,
+    books: SecondsByState,
+    fitted: IterationModel | None,
+    peak: float,
+    requests: float,
+    objectives: Sequence[ObjectiveResult],
+) -> tuple[list[Finding], list[ObjectiveResult]]:
+    """Return the findings, and the objectives with the classes that explain those that are broken."""
     window = f"{traffic.wall_seconds:.0f} s"
     of_requests: list[Candidate] = [
-        *waiting.candidates(traffic, books),
+        *waiting.candidates(traffic, books, noticed=any(one.state == "broken" for one in objectives)),
         *interference.candidates(traffic, books, fitted),
         *bandwidth.candidates(traffic, books, peak),
         *start.candidates(traffic, books, of_requests=True),
         *unknown.candidates(traffic, books),
     ]
+    results, of_requests = explained(objectives, of_requests, traffic, books)
     of_engines = [*start.candidates(traffic, books, of_requests=False), *unknown.no_answer(traffic, books)]
     found = [
         *_judged(of_requests, books.request_seconds, "time of requests", window, requests),
         *_judged(of_engines, books.engine_seconds, "time of engines", window, requests),
     ]
-    return sorted(found, key=lambda finding: -finding.share)
+    return sorted(found, key=lambda finding: -finding.share), results
 
 
 def _judged(candidates: list[Candidate], whole: Vector, name: str, window: str, requests: float) -> list[Finding]:
@@ -125,8 +141,11 @@ def _request_seconds(traffic: Traffic, total: float, requests: float) -> StepSec
 def _not_measured(traffic: Traffic, fitted: IterationModel | None, peak: float) -> list[NotMeasured]:
     """Return the classes of inference of which the server does not say enough. Those of training do not apply."""
     said = {*traffic.gauges, *traffic.counters, *traffic.sums}
+    if traffic.server == OWN and not tells_phases(traffic):  # of its own names all are there, with nothing in them
+        said -= {"queue_seconds", "preemptions_total"}
+    queue = "requests waiting, or time in the queue" + (f" ({_SAY_PHASES})" if traffic.server == OWN else "")
     needs = {
-        "queue_saturation": "" if {"requests_waiting", "queue_seconds"} & said else "requests waiting, or time in the queue",
+        "queue_saturation": "" if {"requests_waiting", "queue_seconds"} & said else queue,
         "kv_pressure": "" if "preemptions_total" in said else "preemptions",
         "prefill_interference": _missing_interference(said) if fitted is None else "",
         "decode_bandwidth": _missing_bandwidth(traffic, peak),
@@ -151,6 +170,10 @@ def _quality(traffic: Traffic, requests: float) -> list[QualityNote]:
     if requests < _FEW_REQUESTS:
         what = f"{requests:.0f} request{'' if requests == 1 else 's'} ended in {traffic.wall_seconds:.0f} s"
         notes.append(QualityNote(what=what, severity="limited", means="shares and quantiles are of few requests; look for longer"))
+    if traffic.count("request_seconds") and not tells_phases(traffic):
+        how = f": {_SAY_PHASES}" if traffic.server == OWN else ""
+        what = f"the server does not say in which phase its requests were{how}"
+        notes.append(QualityNote(what=what, severity="limited", means="where they waited is not known; times and outcomes are"))
     if traffic.faults and traffic.server != OWN:
         time, why = traffic.faults[0]
         looks = len(traffic.seconds) + 1
@@ -165,7 +188,7 @@ def _quality(traffic: Traffic, requests: float) -> list[QualityNote]:
     return notes
 
 
-def _serving(traffic: Traffic, requests: float) -> Serving:
+def _serving(traffic: Traffic, requests: float, objectives: list[ObjectiveResult]) -> Serving:
     wall = max(traffic.wall_seconds, 1e-9)
     gauges = traffic.gauges
     running, queued, usage = (gauges.get(name) for name in ("requests_running", "requests_waiting", "kv_cache_usage_ratio"))
@@ -188,6 +211,7 @@ def _serving(traffic: Traffic, requests: float) -> Serving:
         waiting_last=None if queued is None else float(queued[-1]),
         kv_cache_usage_max=None if usage is None else float(usage.max()),
         preemptions=None if preemptions is None else float(preemptions.sum()),
+        objectives=objectives,
     )
 
 
