@@ -55,12 +55,14 @@ def read_prices(path: Path) -> list[Price]:
 
 
 def price_of(device_name: str, table: Sequence[Price]) -> Price | None:
-    """Return the price of a device; None: the table has none.
+    """Return the price of a device, by its product name or as the table names it; None: the table has none.
 
     Raises:
         TachoscopeError: two entries match the device.
     """
-    found = [price for price in table if price.pattern != RANK and re.fullmatch(price.pattern, device_name)]
+    of_devices = [price for price in table if price.pattern != RANK]
+    found = [price for price in of_devices if re.fullmatch(price.pattern, device_name)]
+    found = found or [price for price in of_devices if price.name == device_name]
     if len(found) > 1:
         raise TachoscopeError(
             f"two prices match the device {device_name!r}: {found[0].name!r} and {found[1].name!r}",

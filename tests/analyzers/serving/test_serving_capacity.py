@@ -1,9 +1,11 @@
 """Capacity from pages that a server with planted costs would have served: costs and knee are found from one recording."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tachoscope_analyzers.serving.capacity import capacity, engine_model
 from tachoscope_analyzers.serving.capacity import engine_intervals as intervals
@@ -138,6 +140,29 @@ def test_requests_that_are_held_up_and_then_come_together_are_no_bursts():
     assert engine_model.of_traffic(recorded(PLANTED, late, seconds=120.0), max_running=128).workload.shape == 1.0
 
 
+def changing(rate_of: Callable[[float], float], most: float, *, longer: float = 1.0) -> Load:
+    """Return two minutes of requests at a rate that changes, and in the second minute so many times as long."""
+    whole = workload().load(most, int(most * 130), 3)
+    chance = np.random.default_rng(3).random(len(whole.arrivals))
+    kept = (chance < [rate_of(float(at)) / most for at in whole.arrivals]) & (whole.arrivals < 120.0)
+    times = np.where(whole.arrivals[kept] < 60.0, 1.0, longer)
+    prompts, outputs = ((tokens[kept] * times).astype(np.int64) for tokens in (whole.prompt_tokens, whole.output_tokens))
+    return Load(whole.arrivals[kept], prompts, outputs)
+
+
+@pytest.mark.parametrize(
+    ("load", "what"),
+    [
+        (changing(lambda at: 10.0 if at < 60.0 else 50.0, 50.0), "requests came at"),
+        (changing(lambda at: 5.0 + 50.0 * at / 120.0, 55.0), "requests came at"),
+        (changing(lambda _: 30.0, 30.0, longer=2.5), "tokens on average"),
+    ],
+)
+def test_the_knee_of_a_load_that_changed_is_not_known(load: Load, what: str):
+    with pytest.raises(engine_model.NotMeasuredError, match=f"not known: the load changed .*{what}"):
+        engine_model.of_traffic(recorded(PLANTED, load, seconds=120.0), max_running=128)
+
+
 def test_lengths_inside_buckets_keep_their_mean():
     found = engine_model.of_traffic(recorded(PLANTED, 30.0)).workload
 
@@ -191,6 +216,23 @@ def test_an_engines_own_records_give_its_costs_and_the_knee(truth: float):
     assert model.engine.cost.output_token_seconds == pytest.approx(PLANTED.cost.output_token_seconds, rel=0.02)
     assert model.engine.front_seconds == pytest.approx(0.004, abs=0.001)
     assert capacity.knee(model.engine, model.workload, OBJECTIVES) == pytest.approx(truth, rel=0.06)
+
+
+def test_the_capacity_that_an_engine_reports_is_its_limit():
+    requests, windows = records_of(PLANTED, 30.0)
+    told = [structs.replace(window, capacity=48) for window in windows]
+
+    assert engine_model.of_records(requests, told).engine.max_running == 48
+    assert engine_model.of_records(requests, told, max_running=12).engine.max_running == 12
+
+
+def test_the_interval_of_the_knee_contains_it_where_all_other_draws_are_on_one_side():
+    slower = IterationCost(0.008, 140e-6, 600e-6)
+    model = replace(model_of(PLANTED), draws=(slower,) * 12)
+    found = capacity.knee(PLANTED, model.workload, OBJECTIVES, seeds=(0,))
+
+    low, high = capacity._interval(model, OBJECTIVES, found, lambda: None)
+    assert low < found == high
 
 
 def test_what_the_recording_cannot_tell_is_refused_with_what_to_record():

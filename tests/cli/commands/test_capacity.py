@@ -10,10 +10,13 @@ from unittest import mock
 
 import pytest
 
+from tachoscope_analyzers.data import prices
 from tachoscope_analyzers.serving.capacity import capacity
 from tachoscope_cli.app import call
+from tachoscope_cli.sources import prometheus
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.records import records
+from tachoscope_core.servers import recording
 from tachoscope_core.storage.store import Store
 
 RECORDING = Path(__file__).parents[2] / "fixtures" / "serving" / "moderate.serving.gz"
@@ -54,6 +57,25 @@ def test_text_says_the_knee_in_a_sentence_and_what_moves_it(capsys: pytest.Captu
     assert "USD for a million output tokens" in out
     assert out.count("knee  ") == 1
     assert "two replicas for each" in out
+
+
+def test_a_prometheus_that_scraped_the_server_tells_the_same(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    looks, asked = recording.read(RECORDING), list[tuple[str, str, float]]()
+    monkeypatch.setattr(prometheus, "read", lambda *words: asked.append(words) or looks)
+    assert call(("capacity", 'job="vllm"', "--prometheus", "http://prometheus:9090", "--for", "5m", *ASKED)) == 0
+
+    assert asked == [("http://prometheus:9090", 'job="vllm"', 300.0)]
+    assert "One replica meets" in capsys.readouterr().out
+
+
+def test_every_device_that_the_error_names_has_a_price():
+    with pytest.raises(TachoscopeError) as error:
+        call(("capacity", str(RECORDING), "--device", "Abacus"))
+
+    table = prices.shipped_prices()
+    for name in str(error.value).partition("known devices: ")[2].rstrip(")").split(", "):
+        assert (found := prices.price_of(name, table)) is not None, name
+        assert found.name == name
 
 
 @pytest.mark.bar

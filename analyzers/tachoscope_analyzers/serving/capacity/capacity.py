@@ -227,7 +227,7 @@ def _interval(model: Model, objectives: Sequence[Objective], found: float, on_st
         knees.append(knee(replace(model.engine, cost=cost), model.workload, objectives, seeds=(100 + number,)))
         on_step()
     low, high = np.quantile(knees, [0.025, 0.975])
-    return float(low), float(high)
+    return min(float(low), found), max(float(high), found)
 
 
 def _limit(engine: Engine, requests: Workload, objectives: Sequence[Objective], found: float) -> str:

@@ -30,7 +30,8 @@ _KV_FULL = 0.9
 _SWAPS = 10
 _NO_QUEUE = 0.5
 _MIN_FREE = 3
-RECORD = "tachoscope serving URL --for 2m --save FILE, under traffic that varies, at about two thirds of what the server takes"
+RECORD = "tachoscope serving URL --for 2m --save FILE, under steady traffic at about two thirds of what the server takes"
+STEADY = "record steady traffic, or choose a part with --for, such as --for 5m"
 
 
 class NotMeasuredError(TachoscopeError):
@@ -77,10 +78,11 @@ def of_traffic(traffic: Traffic, *, max_running: int | None = None) -> Model:
     assert came is not None  # there are requests
     arrivals = came[traffic.answered] / traffic.engines
     stretch = _stretch(arrivals, counted.iterations)
-    counted = _part(counted, stretch)
-    loads = [_as_recorded(arrivals[stretch], counted, requests, seed) for seed in range(iteration_cost.REPLAYS)]
+    counted, arrivals = _part(counted, stretch), arrivals[stretch]
+    loads = [_as_recorded(arrivals, counted, requests, seed) for seed in range(iteration_cost.REPLAYS)]
     if min(len(load.arrivals) for load in loads) == 0:
         raise NotMeasuredError("no request was answered in the recording", fix=RECORD)
+    _check_load(workload.load_change(requests, counted.seconds, arrivals, counted.prompt_tokens, counted.output_tokens))
     engine, measured, assumed = _limits(traffic, max_running)
 
     def replayed(cost: IterationCost, times: int = iteration_cost.REPLAYS) -> list[Intervals]:
@@ -131,9 +133,15 @@ def of_records(requests: Sequence[RequestDone], windows: Sequence[EngineWindow],
         raise NotMeasuredError(f"the records do not determine the cost of an iteration: {error}", fix=RECORD) from None
     engines = len({(window.writer, window.engine) for window in windows if window.iterations})
     full = [w.running_mean for w in windows if w.running_mean and w.waiting_mean and w.waiting_mean >= 1]
-    engine, measured, assumed = _engine(max_running, max(full, default=0.0), 0.0, 0.0)
+    told = max((window.capacity for window in windows), default=0)
+    engine, measured, assumed = _engine(max_running or told or None, max(full, default=0.0), 0.0, 0.0)
+    if told and max_running is None:
+        measured = (f"{told} requests run at a time: the engine's capacity", *measured)
     rows = sorted((row for row in requests if row.tokens_out > 0), key=lambda row: row.time - row.wall_seconds)
     times = np.array([row.time - row.wall_seconds for row in rows])
+    edges = np.linspace(times[0], times[-1], max(int(times[-1] - times[0]), 1) + 1)
+    columns = (np.histogram(times, edges, weights=tokens)[0] for tokens in (None, came.prompt_tokens, came.output_tokens))
+    _check_load(workload.load_change(came, np.diff(edges), *(column.astype(np.float64) for column in columns)))
     load = Load((times - times[0])[::engines], came.prompt_tokens[::engines], came.output_tokens[::engines])
     engine = replace(engine, cost=fit.cost)
     first = np.array([row.first_token_seconds for row in rows if row.first_token_seconds is not None])
@@ -150,6 +158,12 @@ def of_records(requests: Sequence[RequestDone], windows: Sequence[EngineWindow],
         measured=(_cost_words(fit), *came.measured, *measured),
         assumed=(*came.assumed, *assumed),
     )
+
+
+def _check_load(change: str) -> None:
+    """Raise if the recording holds several loads: the knee of their mixture is that of none of them."""
+    if change:
+        raise NotMeasuredError(f"the knee is not known: the load changed in the recording: {change}", fix=STEADY)
 
 
 def _stretch(arrivals: Vector, iterations: Vector) -> slice:

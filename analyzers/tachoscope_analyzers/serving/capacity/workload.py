@@ -18,6 +18,11 @@ _MIN_GAPS = 30
 _MIN_WINDOWS = 12
 _WINDOW_SECONDS = 4.0
 _DEVIATIONS = 2.5
+_PARTS = 8
+_PART_DISPERSION = 3.5
+"""Of a steady process the variance of eight counts is so many times what it is expected to be once in a thousand recordings."""
+_CHANGED_RATE, _CHANGED_LENGTH = 0.2, 0.3
+"""Coefficient of variation over the eighths of a recording above which its load is not one load."""
 _NO_QUEUE = 1.0
 """With more requests waiting than this on average, first tokens come as the engine makes them, not as requests arrive."""
 _SHAPES = (0.05, 20.0)
@@ -85,10 +90,13 @@ def of_requests(requests: Sequence[RequestDone]) -> Workload | None:
     if len(rows) < 2:
         return None
     arrivals = np.array([row.time - row.wall_seconds for row in rows])
+    counts = np.histogram(arrivals, np.arange(arrivals[0], arrivals[-1] + 1.0))[0].astype(np.float64)
     gaps = np.diff(arrivals)
     gaps = gaps[gaps <= _PAUSE * max(float(np.median(gaps)), 1e-9)]  # pauses between loads are no bursts
     known = len(gaps) >= _MIN_GAPS and gaps.mean() > 0
     shape = float(np.clip(gaps.mean() ** 2 / gaps.var(), *_SHAPES)) if known and gaps.var() > 0 else 1.0
+    if len(counts) >= _MIN_WINDOWS * _WINDOW_SECONDS:
+        shape, _ = _shape(counts, np.ones(len(counts)))
     return Workload(
         rate=float(len(gaps) / max(gaps.sum(), 1e-9)),
         shape=shape,
@@ -124,10 +132,41 @@ def _shape(arrivals: Vector, seconds: Vector) -> tuple[float, bool]:
     expected = arrivals.sum() * seconds / seconds.sum()
     if len(arrivals) < _MIN_WINDOWS:
         return 1.0, False
-    dispersion = float(((arrivals - expected) ** 2 / np.maximum(expected, 1e-9)).sum() / (len(arrivals) - 1))
-    if abs(dispersion - 1) < _DEVIATIONS * np.sqrt(2 / (len(arrivals) - 1)):
+    dispersion = _dispersion(arrivals, expected)
+    if abs(dispersion - 1) < _DEVIATIONS * np.sqrt(3 / (len(arrivals) - 1)):
         return 1.0, False
     return float(np.clip(1 / max(dispersion, 1e-9), *_SHAPES)), True
+
+
+def _dispersion(counts: Vector, expected: Vector) -> float:
+    """Return the variance of counts by their mean, from neighbours alone: a rate that changes slowly is not a burst."""
+    apart = np.diff(counts - expected) ** 2 / 2
+    return float(apart.sum() / max((expected[1:] + expected[:-1]).sum() / 2, 1e-9))
+
+
+def load_change(requests: Workload, seconds: Vector, arrivals: Vector, prompt_tokens: Vector, output_tokens: Vector) -> str:
+    """Return how the load changed over the eighths of a recording, in words; empty: it is one load, or too few requests to tell.
+
+    Args:
+        seconds: length of each interval, shape (K,); the others: what came in it.
+    """
+    parts = np.minimum((np.cumsum(seconds) - seconds) / max(seconds.sum(), 1e-9) * _PARTS, _PARTS - 1).astype(int)
+    spans, came, prompts, outputs = (
+        np.bincount(parts, values, minlength=_PARTS) for values in (seconds, arrivals, prompt_tokens, output_tokens)
+    )
+    if not spans.all() or came.sum() < _PARTS * _MIN_GAPS:
+        return ""
+    expected, whole = (came.sum() * lengths / seconds.sum() for lengths in (spans, seconds))
+    scatter = float(((came - expected) ** 2 / expected).sum() / (_PARTS - 1))
+    rates = came / spans
+    if scatter > _PART_DISPERSION * max(_dispersion(arrivals, whole), 1.0) and rates.std() > _CHANGED_RATE * rates.mean():
+        return f"requests came at {rates.min():.3g} to {rates.max():.3g} a second"
+    for name, tokens, each in (("prompts", prompts, requests.prompt_tokens), ("outputs", outputs, requests.output_tokens)):
+        means = tokens / np.maximum(came, 1.0)
+        by_chance = 2.0 * float(each.std() / each.mean()) / np.sqrt(came.mean())
+        if means.std() > np.hypot(_CHANGED_LENGTH, by_chance) * means.mean():
+            return f"{name} had {means.min():.0f} to {means.max():.0f} tokens on average"
+    return ""
 
 
 def _evenness(shape: float) -> str:
