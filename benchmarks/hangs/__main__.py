@@ -1,7 +1,7 @@
-"""Real jobs that come to a standstill in fourteen ways: when the hang is named, when its evidence is stored, and if it is true.
+"""Real jobs that come to a standstill in sixteen ways: when the hang is named, when its evidence is stored, and if it is true.
 
 Each job is a gloo training of two or three ranks under `tachoscope run` without an agent, with steps of 0.1 s, rank 1 of which
-stands after 35 s. Truth: rank 1, in the function of that way, where it has one. Then eleven jobs of which rank 1 pauses for 20 s
+stands after 35 s. Truth: rank 1, in the function of that way, where it has one. Then seventeen jobs of which rank 1 pauses for 20 s
 while the other waits, after 35 s without any pause: none is a hang. The D-state needs root, for a FUSE mount.
 
     python -m benchmarks.hangs [--runs 3] [--parallel 6] [--ways stop,skip] [--pauses-only | --no-pauses] [--write]
@@ -41,6 +41,8 @@ RANKS = {
     "worker_stop": 2,
     "worker_lock": 2,
     "between": 2,
+    "between_lock": 2,
+    "between_child": 2,
     "larger": 3,
     "smaller": 3,
     "omit": 3,
@@ -50,7 +52,7 @@ WITHOUT_A_PLACE = {"larger", "smaller", "omit"}
 """Rank 1 stands in a collective as the others do: only the rank can be told."""
 STEP_SECONDS, AT_STEP = 0.1, 350
 BUNDLE_BAR, NAME_BAR = 60.0, 20.0
-PAUSES, PAUSE_SECONDS = 11, 20.0
+PAUSES, PAUSE_SECONDS = 17, 20.0
 
 
 @dataclass(frozen=True, slots=True)

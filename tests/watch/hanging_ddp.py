@@ -3,10 +3,10 @@
 HOW: stop (by a signal), skip (it does something else meanwhile), lock (it holds Python's lock), omit (it leaves out a collective
 and goes on), larger or smaller (its part of a collective is of another size), deadlock (two threads wait for each other's lock),
 pipe (it writes into a full pipe), mount (it reads from `$SLOW_MOUNT`, which never answers: state D), file_lock (it waits for the
-lock of a file), worker (a loader worker stands), worker_stop, worker_lock (it is stopped, or waits for a lock of its own), between
-(it stands between two steps). Of unlike sizes gloo's ring mostly makes an error; it hangs where both are cut into segments of one
-length, of a MiB here, but into more of them. STEP: at which, 30; SECONDS: that a step takes, 0.05. Each stands in a function of its
-own, `stand_by_HOW`.
+lock of a file), worker (a loader worker sleeps), worker_stop, worker_lock (it is stopped, or waits for a lock of its own), between
+(it sleeps between two steps), between_lock, between_child (it waits there for its own lock, or for a process that waits for it).
+Of unlike sizes gloo's ring mostly makes an error; it hangs where both are cut into segments of one length, of a MiB here, but into
+more of them. STEP: at which, 30; SECONDS: that a step takes, 0.05. Each stands in a function of its own, `stand_by_HOW`.
 """
 
 import ctypes
@@ -147,6 +147,26 @@ def stand_by_between() -> None:
     time.sleep(600)
 
 
+def stand_by_between_lock() -> None:
+    lock = threading.Lock()
+    with lock, lock:
+        pass
+
+
+def stand_by_between_child() -> None:
+    reads, _ = os.pipe()
+    if not (child := os.fork()):
+        os.read(reads, 1)  # of a pipe that both have open
+    os.waitpid(child, 0)
+
+
+BETWEEN: dict[str, Callable[[], None]] = {
+    "between": stand_by_between,
+    "between_lock": stand_by_between_lock,
+    "between_child": stand_by_between_child,
+}
+
+
 def main() -> None:
     dist.init_process_group("gloo")
     model = DistributedDataParallel(Stands())
@@ -161,8 +181,8 @@ def main() -> None:
         if size:
             dist.all_reduce(torch.zeros(MIB * size), group=apart)
         optimizer.step()
-        if HOW == "between" and step == AT_STEP and dist.get_rank() == 1:
-            stand_by_between()
+        if HOW in BETWEEN and step == AT_STEP and dist.get_rank() == 1:
+            BETWEEN[HOW]()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ NUMBER: which of the pauses below. Its begin and end are appended to LOG as a li
 `$SLOW_MOUNT`: a file system that answers reads late; without it that pause is a sleep in the loader.
 """
 
+import fcntl
 import gc
 import hashlib
 import json
@@ -76,6 +77,74 @@ def wait_for_network() -> None:
     server.close()
 
 
+def outside(program: str) -> str:
+    """Start a process that is none of the job's, and return the first line that it prints."""
+    start = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]], start_new_session=True)"
+    with subprocess.Popen([sys.executable, "-c", start, program], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        line = running.stdout.readline().strip()
+        running.stdout.close()
+    return line
+
+
+SERVER = f"""
+import socket, time
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+connection, _ = server.accept()
+end = time.monotonic() + {SECONDS}
+"""
+SLOW_DOWNLOAD = f"""{SERVER}
+while time.monotonic() < end:
+    connection.sendall(bytes(1024))
+    time.sleep(1)
+"""
+SLOW_UPLOAD = f"""{SERVER}
+time.sleep({SECONDS})
+while connection.recv(1 << 20):
+    pass
+"""
+HOLDER = """
+import fcntl, sys, time
+file = open({path!r}, "w")
+fcntl.{call}(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep({seconds})
+"""
+
+
+def download() -> None:
+    with socket.create_connection(("127.0.0.1", int(outside(SLOW_DOWNLOAD)))) as client:
+        while client.recv(1 << 16):
+            pass
+
+
+def upload() -> None:
+    with socket.create_connection(("127.0.0.1", int(outside(SLOW_UPLOAD)))) as client:
+        client.sendall(bytes(64 << 20))
+
+
+def download_in_thread() -> None:
+    thread = threading.Thread(target=download)
+    thread.start()
+    thread.join()
+
+
+def wait_for_lock(call: str) -> None:
+    """Wait for the lock of a file that a process of another job holds."""
+    with tempfile.NamedTemporaryFile() as file:
+        outside(HOLDER.format(path=file.name, call=call, seconds=SECONDS))
+        getattr(fcntl, call)(file.fileno(), fcntl.LOCK_EX)
+
+
+def wait_for_flock() -> None:
+    wait_for_lock("flock")
+
+
+def wait_for_lockf() -> None:
+    wait_for_lock("lockf")
+
+
 def read_slow_file() -> None:
     mount = os.environ.get("SLOW_MOUNT")
     if mount is None:
@@ -107,18 +176,25 @@ BEFORE: dict[int, tuple[str, Callable[[], None]]] = {
     2: ("upload between two steps", sleep),
     3: ("first evaluation, by hand", compute),
     4: ("garbage collection", collect_garbage),
+    12: ("upload over a socket", upload),
+    13: ("compiler in another process between two steps", compute_elsewhere),
+    14: ("file lock of another job between two steps", wait_for_lockf),
 }
 """Between two steps."""
 INPUT: dict[int, tuple[str, Callable[[], None]]] = {
     5: ("download of data", sleep),
     6: ("slow file system", read_slow_file),
     7: ("tokenizer", compute),
-    11: ("download by a thread of a loader worker", sleep_in_thread),
+    11: ("sleep by a thread of a loader worker", sleep_in_thread),
+    15: ("download over a socket by a loader worker", download),
+    16: ("download over a socket by a thread of a loader worker", download_in_thread),
 }
+IN_A_WORKER = {11, 15, 16}
 FORWARD: dict[int, tuple[str, Callable[[], None]]] = {
     8: ("compiler in other processes", compute_elsewhere),
     9: ("answer of a reward model", wait_for_network),
     10: ("a step that computes for long", compute),
+    17: ("file lock of another job", wait_for_flock),
 }
 
 
@@ -151,7 +227,7 @@ def main() -> None:
     rank, net = dist.get_rank(), Net()
     model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for step, inputs in enumerate(DataLoader(Samples(), batch_size=BATCH, num_workers=2 if NUMBER == 11 else 0)):
+    for step, inputs in enumerate(DataLoader(Samples(), batch_size=BATCH, num_workers=2 if NUMBER in IN_A_WORKER else 0)):
         if step > AT_STEP + AFTER:
             break
         pauses = step == AT_STEP and rank == 1

@@ -131,6 +131,7 @@ class WorkerSampler:
             LINES.send(self._lines)
 
     def _run(self) -> None:
+        procfs.name_own_thread(b"tachoscope")
         ticks = 0
         while not self._stop.wait(TICK_SECONDS):
             ticks += 1

@@ -121,6 +121,7 @@ class Sampler:
         self._flush()
 
     def _run(self) -> None:
+        procfs.name_own_thread(b"tachoscope")
         due = self._began + FIRST_HEARTBEAT_SECONDS
         lateness = Lateness()
         while not self._stop.wait(lateness.wait_seconds):

@@ -195,7 +195,7 @@ class JobWatch:
         limits = hang_rule.limits_of(usual, self.least_hang_seconds, self.pace, all_seen=all_seen)
         if idle <= limits.quick - MOVEMENT_SECONDS:  # the usual case, cheaply
             return []
-        ranks = [self._state_of(process, now) for process in running]
+        ranks = [self._state_of(process, now, last.step_at + limits.full) for process in running]
         if not hang_rule.is_hang(ranks, idle, limits):
             return []
         gone = [process for process in self.processes.values() if process.over and process.attempt == newest and _failed(process)]
@@ -210,13 +210,16 @@ class JobWatch:
             )
         ]
 
-    def _state_of(self, process: WatchedProcess, now: float) -> hang_rule.RankState:
+    def _state_of(self, process: WatchedProcess, now: float, until: float) -> hang_rule.RankState:
         stopped, silent = self.exits.stopped(process.writer), now - process.record_at > hang_rule.SILENT_SECONDS
         pid = self.exits.pid_of(process.writer)
-        still = pid is not None and self._movement.stands_still(pid, now)
+        still = pid is not None and self._movement.stands_still(pid, now, until)
         loads = pid is not None and process.phase == hang_rule.LOADING_PHASE
         blocked = self._movement.stopped_worker(pid, now) if pid is not None and loads else ""
-        return hang_rule.RankState(process.rank, process.writer, process.step, process.phase, stopped, silent, still, blocked)
+        closed = pid is not None and process.phase in hang_rule.PAUSING_PHASES and self._movement.waits_for_itself(pid, now, until)
+        return hang_rule.RankState(
+            process.rank, process.writer, process.step, process.phase, stopped, silent, still, blocked, closed
+        )
 
 
 def _all_seen(running: list[WatchedProcess]) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a rank moves: whether it, or what it started, used or wanted a core, read or wrote lately. Read from outside."""
+"""Whether a rank moves: whether it, or what it started, used or wanted a core, read or wrote lately, or may. Read from outside."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 from dataclasses import dataclass
 
+from tachoscope.supervisor.closed_waits import may_go_on, others_have_open, pipes_waited_for
 from tachoscope.supervisor.loader_workers import stopped_worker
 from tachoscope.timing import procfs
 
@@ -26,6 +27,24 @@ class _Look:
     bytes: float
     processes: frozenset[int]
 
+    def is_followed_by_movement(self, later: _Look) -> bool:
+        """Return whether the processes moved until a later look."""
+        seconds = max(later.at - self.at, 1.0)
+        return (
+            later.processes != self.processes
+            or later.busy_seconds - self.busy_seconds > _MOST_CORES * seconds
+            or later.bytes - self.bytes > _MOST_BYTES_PER_SECOND * seconds
+        )
+
+
+@dataclass(slots=True)
+class _ClosedWait:
+    """Since when processes wait for each other, as far as is known, and for which pipes. shared: others have one of them open."""
+
+    look: _Look
+    pipes: frozenset[str]
+    shared: bool | None = None
+
 
 class Movement:
     """Looks at process trees again and again; one that was looked at for less than `WINDOW_SECONDS` is not known to stand still."""
@@ -33,29 +52,47 @@ class Movement:
     def __init__(self) -> None:
         self._since: dict[int, _Look] = {}
         self._stopped: dict[int, tuple[str, float]] = {}
+        self._closed: dict[int, _ClosedWait] = {}
 
-    def stands_still(self, pid: int, now: float) -> bool:
+    def stands_still(self, pid: int, now: float, until: float) -> bool:
         """Look at a process and those that it started; return whether they did nothing for `WINDOW_SECONDS`.
 
-        What waits for a socket may wait for another machine, and does not stand still. What cannot be read neither.
+        What waits for a socket may wait for another machine, and does not stand still; nor does what waits for the file lock of
+        another process, or sleeps for a while, and what cannot be read.
 
         Args:
-            now: seconds of a monotonic clock.
+            now: seconds of the monotonic clock. until: of it, when the answer no longer matters: a sleep beyond it is no pause.
         """
         look = _look(pid, now)
         if look is None or procfs.waits_for(pid) in _WAITS_FOR_NETWORK:
             self._since.pop(pid, None)
             return False
         since = self._since.setdefault(pid, look)
-        seconds = now - since.at
-        moved = (
-            look.processes != since.processes
-            or look.busy_seconds - since.busy_seconds > _MOST_CORES * max(seconds, 1.0)
-            or look.bytes - since.bytes > _MOST_BYTES_PER_SECOND * max(seconds, 1.0)
-        )
-        if moved:
+        if since.is_followed_by_movement(look):
             self._since[pid] = look
-        return not moved and seconds >= WINDOW_SECONDS
+            return False
+        return now - since.at >= WINDOW_SECONDS and not may_go_on(pid, _tree(pid), until)
+
+    def waits_for_itself(self, pid: int, now: float, until: float) -> bool:
+        """Look at a process and those that it started; return whether they wait for each other alone, for `WINDOW_SECONDS`.
+
+        Args:
+            now, until: as above.
+        """
+        tree, look = _tree(pid), _look(pid, now)
+        pipes = pipes_waited_for(tree, until)
+        if look is None or pipes is None:
+            self._closed.pop(pid, None)
+            return False
+        since = self._closed.setdefault(pid, _ClosedWait(look, pipes))
+        if since.pipes != pipes or since.look.is_followed_by_movement(look):
+            self._closed[pid] = _ClosedWait(look, pipes)
+            return False
+        if now - since.look.at < WINDOW_SECONDS:
+            return False
+        if since.shared is None:
+            since.shared = others_have_open(pipes, tree)
+        return not since.shared
 
     def stopped_worker(self, pid: int, now: float) -> str:
         """Look at the loader workers of a process; return that one was stopped for `WINDOW_SECONDS`; empty: none was."""
@@ -70,6 +107,7 @@ class Movement:
         """Begin anew: the ranks finished a step."""
         self._since.clear()
         self._stopped.clear()
+        self._closed.clear()
 
 
 def _look(pid: int, now: float) -> _Look | None:

@@ -44,12 +44,21 @@ def _content(path: str, size: int) -> bytes:
 
 
 @cache
-def _syscalls() -> dict[int, str]:
-    """Number of each waiting system call on this machine, to what it waits for."""
+def _syscalls() -> dict[int, tuple[str, str]]:
+    """Number of each waiting system call on this machine, to its name and what it waits for."""
     with (files("tachoscope") / "syscalls.csv").open() as table:
         rows = csv.DictReader(line for line in table if not line.startswith("#"))
         machine = platform.machine()
-        return {int(row[machine]): row["waits_for"] for row in rows if row.get(machine)}
+        return {int(row[machine]): (row["name"], row["waits_for"]) for row in rows if row.get(machine)}
+
+
+def system_call(pid: int, tid: int) -> tuple[str, list[int]]:
+    """Return the system call in which a thread waits, and its arguments; empty: in none that is known, or it cannot be read."""
+    try:
+        fields = _content(f"{PROC}/{pid}/task/{tid}/syscall", 256).split()
+        return _syscalls()[int(fields[0])][0], [int(field, 16) for field in fields[1:7]]
+    except (OSError, IndexError, KeyError, ValueError):
+        return "", []
 
 
 def waits_for(pid: int, tid: int | None = None) -> str:
@@ -74,7 +83,7 @@ def waits_for(pid: int, tid: int | None = None) -> str:
         fields = call.split()
         if not fields or not fields[0].isdigit():
             return "other"
-        kind = _syscalls().get(int(fields[0]), "other")
+        _, kind = _syscalls().get(int(fields[0]), ("", "other"))
         if kind == "read":
             return _kind_of_file(os.readlink(f"{PROC}/{pid}/fd/{int(fields[1], 16)}"))
         return kind
@@ -89,6 +98,20 @@ def name_and_state(pid: int) -> tuple[bytes, bytes]:
         return name, fields.split()[0]
     except (OSError, IndexError, ValueError):
         return b"", b""
+
+
+def thread_name(pid: int, tid: int) -> bytes:
+    """Return the name that the kernel shows; empty: the thread is gone."""
+    try:
+        return _content(f"{PROC}/{pid}/task/{tid}/comm", 64).strip()
+    except OSError:
+        return b""
+
+
+def name_own_thread(name: bytes) -> None:
+    """Give the calling thread the name that the kernel shows, of 15 letters at most."""
+    with contextlib.suppress(OSError), open(f"{PROC}/thread-self/comm", "wb") as file:
+        file.write(name[:15])
 
 
 def thread_waits_for(thread_id: int) -> str:

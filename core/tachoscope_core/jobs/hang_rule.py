@@ -4,7 +4,8 @@ A job hangs if no rank finished a step for longer than the limit, and a process 
 The limit comes from the job's own steps (`limits_of`): no less than `least`, ten usual steps, and twice a pause that came twice.
 Once the job is known it is as short as 10 s where all ranks are seen and those that the others wait for compute nothing and read
 nothing, in a phase in which a step computes. A wait for data and what lies between steps keep the whole limit: there pauses come
-that were never seen before. Only a loader worker that is stopped cannot be a pause.
+that were never seen before. Two things there cannot be a pause: a loader worker that is stopped, and a rank that waits for itself:
+all its threads and processes wait for each other, or sleep beyond the whole limit.
 Where all are in the midst of a step and none waits for another, they load, or wait for data: then it hangs only after
 `PATIENCE` times the least limit. It does not hang while a rank saves a checkpoint, evaluates or compiles, since the others wait
 for that, unless a process is stopped or silent elsewhere, or saves in silence for as long; and not before the first step, which may
@@ -47,6 +48,8 @@ PHASES_WITHOUT_LIMIT = frozenset({"checkpoint", "evaluation", "compile"})
 IDLE_PHASES = frozenset({"", "other", "gc"})
 """In which a rank neither trains nor waits for one that does."""
 LOADING_PHASE = "data_wait"
+PAUSING_PHASES = IDLE_PHASES | {LOADING_PHASE}
+"""In which pauses come that were never seen before."""
 COMPUTING_PHASES = frozenset({"forward", "loss", "optimizer"})
 """In which a rank neither waits for others nor for data."""
 
@@ -60,6 +63,7 @@ class RankState:
         silent: it wrote no record for long.
         still: for seconds neither it nor what it started used a core, read or wrote, and it waits for no socket. Not known: False.
         blocked: why it cannot go on: what it waits for is stopped. Empty: it may, or this is not known.
+        waits_for_itself: nothing outside of it and of what it started can let it go on before the whole limit. Not known: False.
     """
 
     rank: int
@@ -70,6 +74,7 @@ class RankState:
     silent: bool = False
     still: bool = False
     blocked: str = ""
+    waits_for_itself: bool = False
 
 
 class Pace(msgspec.Struct):
@@ -211,9 +216,9 @@ def is_hang(ranks: Collection[RankState], without_step_seconds: float, limits: H
 
 
 def nothing_moves(ranks: Collection[RankState]) -> bool:
-    """Return whether one rank is stopped or blocked, or others wait for ranks that stand still in a phase in which a step computes.
+    """Return whether one rank is stopped or blocked, or others wait for ranks that cannot go on.
 
-    Where all wait for each other, all stand still.
+    These stand still in a phase in which a step computes, or wait for themselves. Where all wait for each other, all stand still.
     """
     if any(rank.stopped or rank.blocked for rank in ranks):
         return True
@@ -223,9 +228,11 @@ def nothing_moves(ranks: Collection[RankState]) -> bool:
         return True
     waiting = [rank for rank in ranks if rank.phase in WAITING_PHASES]
     others = [rank for rank in ranks if rank.phase not in WAITING_PHASES]
-    if len(ranks) < 2 or not waiting or not all(rank.phase in COMPUTING_PHASES for rank in others):
+    if len(ranks) < 2 or not waiting:
         return False
-    return all(rank.still for rank in others or waiting)
+    if not others:
+        return all(rank.still for rank in waiting)
+    return all(rank.waits_for_itself or (rank.still and rank.phase in COMPUTING_PHASES) for rank in others)
 
 
 def all_idle(phases: Collection[str]) -> bool:

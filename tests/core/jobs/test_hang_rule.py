@@ -22,6 +22,7 @@ def ranks(
     stopped: tuple[int, ...] = (),
     still: tuple[int, ...] = (),
     blocked: tuple[int, ...] = (),
+    closed: tuple[int, ...] = (),
     steps: dict[int, int] | None = None,
 ) -> list[RankState]:
     return [
@@ -34,6 +35,7 @@ def ranks(
             silent=rank in silent,
             still=rank in still,
             blocked="its loader worker is stopped" if rank in blocked else "",
+            waits_for_itself=rank in closed,
         )
         for rank, phase in enumerate(phases)
     ]
@@ -125,6 +127,11 @@ QUICK = {
     "a rank whose loader worker is stopped": (ranks("backward", "data_wait", blocked=(1,)), True),
     "a job of one rank whose loader worker is stopped": (ranks("data_wait", blocked=(0,)), True),
     "a rank that loads and does nothing": (ranks("backward", "data_wait", still=(0, 1)), False),
+    "a rank that loads and waits for itself": (ranks("backward", "data_wait", closed=(1,)), True),
+    "a rank between two steps that waits for itself": (ranks("backward", "other", closed=(1,)), True),
+    "one of two between two steps waits for itself": (ranks("backward", "other", "other", closed=(1,), still=(2,)), False),
+    "one waits for itself while another saves": (ranks("checkpoint", "other", closed=(1,)), False),
+    "all wait for themselves between two steps": (ranks("other", "other", closed=(0, 1)), False),
     "all wait for each other, and one moves": (ranks("collective", "backward", still=(0,)), False),
     "a rank that saves": (ranks("backward", "checkpoint", still=(0, 1)), False),
     "a silent rank while another saves": (ranks("checkpoint", "forward", silent=(1,), still=(1,)), False),

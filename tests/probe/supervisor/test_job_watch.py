@@ -234,25 +234,42 @@ def test_the_time_to_a_hang_can_be_set_and_nonsense_is_the_default(given: dict[s
 
 
 class AllStill:
-    """Says of every process that it does nothing."""
+    """Says of every process that it does nothing, and sleeps for so long from the last step."""
 
-    def stands_still(self, pid: int, now: float) -> bool:
+    def __init__(self, sleeps_seconds: float) -> None:
+        self._sleeps_until = 40.0 + sleeps_seconds
+
+    def stands_still(self, pid: int, now: float, until: float) -> bool:
         return True
+
+    def waits_for_itself(self, pid: int, now: float, until: float) -> bool:
+        return self._sleeps_until > until
+
+    def stopped_worker(self, pid: int, now: float) -> str:
+        return ""
 
     def forget(self) -> None: ...
 
 
-@pytest.mark.parametrize(("world", "seconds"), [(2, 11), (4, 31)], ids=["all ranks are here", "others are on another host"])
-def test_a_known_job_whose_ranks_do_nothing_hangs_after_ten_seconds_where_all_of_them_are_seen(
-    world: int, seconds: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("world", "phase", "sleeps_seconds", "seconds"),
+    [
+        pytest.param(2, "forward", 0, 11, id="all ranks are here"),
+        pytest.param(4, "forward", 0, 31, id="others are on another host"),
+        pytest.param(2, "data_wait", 31, 11, id="it sleeps beyond the whole limit"),
+        pytest.param(2, "other", 29, 31, id="it may go on before the whole limit"),
+    ],
+)
+def test_a_known_job_hangs_after_ten_seconds_where_all_ranks_are_seen_and_none_can_go_on_before_the_whole_limit(
+    world: int, phase: str, sleeps_seconds: int, seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = Told()
-    monkeypatch.setattr(told.watch, "_movement", AllStill())
+    monkeypatch.setattr(told.watch, "_movement", AllStill(sleeps_seconds))
     monkeypatch.setattr(told.watch.exits, "pid_of", lambda writer: 1)
     for rank in (0, 1):
         told.say(records.JobStarted, rank, world_size=world, pid=0)
     told.steps(40, 0, 1)
-    assert told.stand(seconds - 1, r0="backward", r1="forward") == []
-    (hang,) = told.stand(1, r0="backward", r1="forward")
+    assert told.stand(seconds - 1, r0="backward", r1=phase) == []
+    (hang,) = told.stand(1, r0="backward", r1=phase)
 
     assert hang.fields["failed_rank"] == 1

@@ -26,6 +26,7 @@ MOVES = {
     "reads": READS,
     "has another process read": f"import subprocess, sys; subprocess.run([sys.executable, '-c', {READS!r}])",
     "waits for a socket": "import socket; one, other = socket.socketpair(); one.recv(1)",
+    "sleeps for a while": "import time; time.sleep(300)",
 }
 
 
@@ -41,12 +42,12 @@ def running(programs: dict[str, str]) -> Iterator[dict[str, int]]:
             process.wait()
 
 
-def test_only_what_neither_computes_nor_reads_nor_waits_for_a_network_stands_still() -> None:
-    movement = Movement()
+def test_only_what_neither_computes_nor_reads_nor_waits_for_a_network_or_a_while_stands_still() -> None:
+    movement, until = Movement(), time.monotonic() + 590.0
     with running(STILL | MOVES) as pids:
 
         def look() -> set[str]:
-            return {name for name, pid in pids.items() if movement.stands_still(pid, time.monotonic())}
+            return {name for name, pid in pids.items() if movement.stands_still(pid, time.monotonic(), until)}
 
         assert not look(), "at the first look nothing is known"
         wait_for(lambda: look() >= STILL.keys(), seconds=120, pause=0.3)
@@ -58,4 +59,4 @@ def test_a_process_that_is_gone_is_not_said_to_stand_still() -> None:
     process.wait()
     movement = Movement()
 
-    assert not any(movement.stands_still(process.pid, second) for second in (0.0, 10.0, 20.0))
+    assert not any(movement.stands_still(process.pid, second, 30.0) for second in (0.0, 10.0, 20.0))
