@@ -1,7 +1,7 @@
 """Plants each failure in a real torchrun job and prints who was named, beside torchelastic's own answer in the same run.
 
     python -m benchmarks.first_failure            # those that the judge was developed on
-    python -m benchmarks.first_failure held-out   # those that it was not; held-out-2, held-out-3: planted later
+    python -m benchmarks.first_failure held-out   # those that it was not; held-out-2 to held-out-4: planted later
     python -m benchmarks.first_failure sleeps     # some
 
 torchelastic is asked as it wants to be: the script's main function has its `@record`, so that it can say a line, too.
@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.first_failure.cases import CASES, HELD_OUT, HELD_OUT_2, HELD_OUT_3, Case, line_of
+from benchmarks.first_failure.cases import CASES, HELD_OUT, HELD_OUT_2, HELD_OUT_3, HELD_OUT_4, Case, line_of
 
 from tachoscope_analyzers.failures.report import failures
 from tachoscope_analyzers.records.load import from_store
 from tachoscope_core.storage.store import Store
 
-_SETS = {"held-out": HELD_OUT, "held-out-2": HELD_OUT_2, "held-out-3": HELD_OUT_3}
+_SETS = {"held-out": HELD_OUT, "held-out-2": HELD_OUT_2, "held-out-3": HELD_OUT_3, "held-out-4": HELD_OUT_4}
 _LONGEST_SECONDS = 300
 _RANK = re.compile(r"^\s*rank\s*:\s*(\d+)", re.MULTILINE)
 _LINE = re.compile(r'File "[^"]*/first_failure/\w+\.py", line (\d+)')
@@ -70,7 +70,7 @@ def main(names: Sequence[str]) -> None:
 def _chosen(names: Sequence[str]) -> Sequence[Case]:
     if len(names) == 1 and names[0] in _SETS:
         return _SETS[names[0]]
-    return [case for case in (*CASES, *HELD_OUT, *HELD_OUT_2, *HELD_OUT_3) if case.fault in names] if names else CASES
+    return [case for case in (*CASES, *HELD_OUT, *HELD_OUT_2, *HELD_OUT_3, *HELD_OUT_4) if case.fault in names] if names else CASES
 
 
 def _run(case: Case) -> tuple[Answer, Answer]:

@@ -9,6 +9,7 @@ SCRIPT = Path(__file__).with_name("rank.py")
 HELD_OUT_SCRIPT = Path(__file__).with_name("held_out.py")
 HELD_OUT_2_SCRIPT = Path(__file__).with_name("held_out_2.py")
 HELD_OUT_3_SCRIPT = Path(__file__).with_name("held_out_3.py")
+HELD_OUT_4_SCRIPT = Path(__file__).with_name("held_out_4.py")
 _MARK = "# fault: "
 
 
@@ -113,6 +114,20 @@ HELD_OUT_3 = tuple(
     )
 )
 """Eight, planted after what the second set had shown was fixed."""
+HELD_OUT_4 = tuple(
+    Case(fault, ranks, cause, (), HELD_OUT_4_SCRIPT)
+    for fault, ranks, cause in (
+        ("stream_ends_in_generator", 2, "exception"),
+        ("alarm_raises", 2, "exception"),
+        ("child_left_without_a_word", 3, "hang"),
+        ("pool_thread_raises", 2, "exception"),
+        ("crash_at_exit", 2, "killed"),
+        ("own_function_has_no_backward", 3, "exception"),
+        ("condition_is_never_notified", 2, "hang"),
+        ("object_of_broadcast_is_none", 2, "exception"),
+    )
+)
+"""Eight, planted after what the third set had shown was fixed."""
 WITHOUT_LINE = frozenset(
     {
         "killed_from_outside",

@@ -72,15 +72,23 @@ def describe(error: BaseException, *, runs_code: bool = True) -> Described:
 
 def place_of_frame(frame: FrameType | None) -> CodePlace:
     """Return the innermost line of the user's code on a stack; empty without one."""
-    return _split(user_line(chain_of(frame)))
+    return place_of_line(user_line(chain_of(frame)))
 
 
 def waits_for_ranks(frame: FrameType | None) -> bool:
     """Return whether the innermost call on a stack is one of torch that waits for other ranks, wrapped by the probe or not."""
     code = next((code for code, _ in chain_of(frame) if not is_own_file(code.co_filename)), None)
-    if code is None:
-        return False
-    return code.co_name == _WAITING_FUNCTION or any(part in code.co_filename for part in _WAITING_FILES)
+    return code is not None and _waits(code.co_filename, code.co_name)
+
+
+def frames_wait_for_ranks(frames: Sequence[tuple[str, int, str]]) -> bool:
+    """Return `waits_for_ranks` for a printed stack; the innermost comes last."""
+    file, _, function = next((frame for frame in reversed(frames) if not is_own_file(frame[0])), ("", 0, ""))
+    return _waits(file, function)
+
+
+def _waits(file: str, function: str) -> bool:
+    return function == _WAITING_FUNCTION or any(part in file for part in _WAITING_FILES)
 
 
 def places_in(text: str) -> list[tuple[str, int, str]]:
@@ -117,7 +125,7 @@ def _place_of(error: BaseException) -> CodePlace:
     chain = _chain_of(error.__traceback__)
     if chain and chain[0][0].co_filename.endswith(_LOADER_SIGNALS):
         return CodePlace()
-    return _split(user_line(chain) or innermost_line(chain))
+    return place_of_line(user_line(chain) or innermost_line(chain))
 
 
 def _chain_of(trace: TracebackType | None) -> Chain:
@@ -125,7 +133,8 @@ def _chain_of(trace: TracebackType | None) -> Chain:
     return [(frame.f_code, line) for frame, line in reversed(list(traceback.walk_tb(trace)))]
 
 
-def _split(line: str) -> CodePlace:
+def place_of_line(line: str) -> CodePlace:
+    """Return the place that a line of a stack, `file:line function`, names."""
     location, _, function = line.partition(" ")
     return CodePlace(location[:_MOST_LOCATION], function[:_MOST_NAME])
 

@@ -13,9 +13,11 @@ import os
 import signal
 from typing import IO
 
+from tachoscope.failures.exit_timer import ExitTimer
 from tachoscope_core.native import native
 from tachoscope_core.storage import spool
 
+_MOST_LETTERS = 1000
 _held: list[IO[bytes]] = []
 """Kept open: `faulthandler` holds the descriptor, but not the file."""
 
@@ -34,6 +36,7 @@ def open_own(directory: str) -> None:
     _held.append(file)
     if not _has_faults_dumped(file) and not faulthandler.is_enabled():
         faulthandler.enable(file, all_threads=True)
+    ExitTimer(file).install()
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         faulthandler.register(signal.SIGTERM, file, all_threads=True, chain=True)
         # A forked loader worker is ended by SIGTERM every time, and the file is not its own.
@@ -46,6 +49,23 @@ def remove_own(directory: str) -> None:
         os.unlink(_path(directory))
 
 
+def leave_worker_exit(directory: str, place: str) -> None:
+    """Write into a file of its own where the code was with which a loader worker ends itself; its rank takes it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(_worker_path(directory, os.getpid()), flags, 0o600), "w") as file:
+        file.write(place)
+
+
+def take_worker_exit(directory: str, pid: int) -> str:
+    """Read and remove what a loader worker left; empty: nothing."""
+    path = _worker_path(directory, pid)
+    with contextlib.suppress(OSError, ValueError), open(path) as file:
+        text = file.read(_MOST_LETTERS)
+        os.unlink(path)
+        return text
+    return ""
+
+
 def _has_faults_dumped(file: IO[bytes]) -> bool:
     """Install the native handler of faults; return False if it is not available, or no signal is free for it."""
     native_faults = native("tachoscope.failures.native_faults").module
@@ -55,6 +75,10 @@ def _has_faults_dumped(file: IO[bytes]) -> bool:
     faulthandler.register(number, file, all_threads=True)
     native_faults.install(file.fileno(), number)
     return True
+
+
+def _worker_path(directory: str, pid: int) -> str:
+    return os.path.join(directory, f"{spool.FAULT_PREFIX}worker-{pid}")
 
 
 def _path(directory: str) -> str:

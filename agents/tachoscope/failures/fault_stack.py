@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tachoscope.failures.describe import CodePlace, places_in, users_place
+from tachoscope.failures.describe import CodePlace, frames_wait_for_ranks, places_in, users_place
 from tachoscope.failures.texts import short, short_lines
 from tachoscope_core.storage import spool
 
 _MOST_BYTES = 64 << 10
 _LAST_LINES = 64
 _FATAL = "Fatal Python error"
+_TIMEOUT = re.compile(r"^Timeout \(\d[\d:. days,]{0,40}\)!$")
+"""Of `faulthandler.dump_traceback_later`."""
 _STACK = re.compile(
     r"^(?:(?P<current>Current thread)|Thread) 0x[^\n]*\n(?P<stack>(?:(?!Current thread 0x|Thread 0x)[^\n]*(?:\n|\Z))*)",
     re.MULTILINE,
@@ -24,15 +26,20 @@ _STACK = re.compile(
 
 
 class Fault(NamedTuple):
-    """What the file of a process says: the line that names the fault, empty without one, and where the main thread was."""
+    """What the file of a process says: the line that names the fault, empty without one, and where the main thread was.
+
+    Attributes:
+        waits: there it was in a call of torch that waits for other ranks.
+    """
 
     message: str = ""
     place: CodePlace = CodePlace()
+    waits: bool = False
 
     @property
-    def fields(self) -> dict[str, str]:
+    def fields(self) -> dict[str, str | bool]:
         """Return it as fields of `ProcessExited`."""
-        return {"message": self.message, "location": self.place.location, "function": self.place.function}
+        return {"message": self.message, "location": self.place.location, "function": self.place.function, "waits": self.waits}
 
 
 def take(directory: Path, pid: int) -> Fault:
@@ -81,9 +88,11 @@ def parse(text: str) -> Fault:
     The place is that of the thread in which a fault struck, if it ran code of the user, else that of the main thread: what torch
     runs in threads of its own fails for what that one asked.
     """
-    first = next((line for line in text.splitlines() if line.startswith(_FATAL)), "")
+    first = next((line for line in text.splitlines() if line.startswith(_FATAL) or _TIMEOUT.match(line)), "")
     stacks = [(found["current"] is not None, list(reversed(places_in(found["stack"])))) for found in _STACK.finditer(f"{text}\n")]
-    struck = [users_place(stack) for is_current, stack in stacks if is_current and first]
+    struck = [users_place(stack) for is_current, stack in stacks if is_current and first.startswith(_FATAL)]
     main = [stack for _, stack in stacks if stack and stack[0][2] == "<module>"]
-    of_main = users_place(main[-1] if main else stacks[-1][1] if stacks else [])
-    return Fault(short(first), struck[-1] if struck and struck[-1].location else of_main)
+    of_main = main[-1] if main else stacks[-1][1] if stacks else []
+    if struck and struck[-1].location:
+        return Fault(short(first), struck[-1])
+    return Fault(short(first), users_place(of_main), frames_wait_for_ranks(of_main))

@@ -122,6 +122,10 @@ class EndHooks:
                     end = own_report.of_exit(status, sys._getframe(2), sys.exc_info()[1] or _uncaught())
                     self._write(end | own_report.of_main_thread())
                 self._forget_file()
+            elif self._directory and not _is_in_order(status):
+                from tachoscope.failures import worker_exit
+
+                worker_exit.leave(self._directory, sys._getframe(2))
         self._os_exit(status)
 
     def at_end(self) -> None:

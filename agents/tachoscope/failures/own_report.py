@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Literal
 
+from tachoscope.failures import worker_exit
 from tachoscope.failures.describe import CodePlace, describe, place_of_frame, waits_for_ranks
 from tachoscope.failures.texts import short, short_lines, text_of
 from tachoscope.process import identity
@@ -25,7 +26,10 @@ _MOST_CODE, _LEAST_CODE = 1 << 31, -1024
 def of_exception(error: BaseException, how: Literal["exception", "thread", "handled"]) -> dict[str, Any]:
     """Return the fields of `ProcessFailed` for an exception that nobody caught, or not yet."""
     found = describe(error, runs_code=how != "handled")  # another thread has such an error in its hands
-    return {"how": how, "exception": found.exception, "message": found.message, **_placed(found.place)}
+    watched = watched_process()
+    in_worker = worker_exit.take(str(watched[1]), found.message) if watched is not None else CodePlace()
+    place = in_worker if in_worker.location else found.place
+    return {"how": how, "exception": found.exception, "message": found.message, **_placed(place)}
 
 
 def of_exit(code: Any, frame: FrameType | None, error: BaseException | None) -> dict[str, Any]:

@@ -26,6 +26,8 @@ _WORKER_KILLED = re.compile(r"DataLoader worker \(pid.{0,40}\) (?:is killed by s
 _WORKER_EXITED = re.compile(r"DataLoader worker \(pid.{0,40}\) exited unexpectedly with exit code \d")
 _FROM_OUTSIDE = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """Signals that no fault of code raises."""
+_TIMER = "Timeout ("
+"""What `faulthandler.dump_traceback_later` says when it ends a process that did not go on."""
 _TOLD_TO_GO = {-signal.SIGTERM, 128 + signal.SIGTERM}
 
 
@@ -168,7 +170,7 @@ class _Joining:
             found.hosts.setdefault(rank, row.host)
             if row.terminated:
                 end = RankEnd(rank, self._at(row), "terminated", "killed", row.host, message=row.message)
-                found.terminated[rank] = replace(end, location=row.location, function=row.function)
+                found.terminated[rank] = replace(end, location=row.location, function=row.function, waits=row.waits)
             elif row.exit_code == 0:
                 end = RankEnd(rank, self._at(row), "left", "exited", row.host, message="exit code 0")
                 yield replace(end, location=row.location, function=row.function)
@@ -228,6 +230,9 @@ def _of_exit(row: records.ProcessExited, rank: int, at: float) -> RankEnd:
         words = f"{message}, at {row.location}" if row.location else message
         return replace(end, message=words, stood=row.location, stood_in=row.function)
     words = f"{message}: {row.message}" if row.message else message
+    if row.message.startswith(_TIMER):
+        stood = replace(end, stood=row.location, stood_in=row.function, waits=row.waits)
+        return replace(stood, cause="hang", message=words, by_thread=True)
     return replace(end, message=words, location=row.location, function=row.function)
 
 

@@ -70,8 +70,10 @@ def _first_primary(found: AttemptEnds, primary: Sequence[RankEnd], hang: Hang | 
     alike = [
         end for end in primary if (end.cause, end.by_thread, end.template[:2]) == (first.cause, first.by_thread, first.template[:2])
     ]
-    if before is None and not (first.by_thread and len(alike) > 1):  # one thread alone may have ended it for a reason of its own
-        return first
+    is_timer = first.cause == "hang"
+    if before is None and not is_timer and not (first.by_thread and len(alike) > 1):
+        return first  # one thread alone may have ended it for a reason of its own
+    first = replace(first, location=first.line[0], function=first.line[1]) if is_timer else first
     apart = _apart(found, alike, "the other ranks waited for it")
     is_own_fault = apart is not None and apart.rank == first.rank and bool(first.location) and not first.by_thread
     return first if apart is None or is_own_fault else apart

@@ -49,8 +49,10 @@ class ProcessExited(Record, frozen=True, kw_only=True, tag="ProcessExited"):
         exited_rank, exited_pid: whose process it was.
         exit_code: a negative one is the signal that ended it.
         terminated: torchrun sent it a signal to end, since another process had failed or torchrun itself was terminated.
-        message: what Python said of the signal that ended it, such as `Fatal Python error: Segmentation fault`; empty: nothing.
-        location, function: where the user's code was at that signal, as in `ProcessFailed`; empty: not known.
+        message: what Python said of the signal that ended it, such as `Fatal Python error: Segmentation fault`, or of its timer
+            (`faulthandler.dump_traceback_later`), `Timeout (0:05:00)!`; empty: nothing.
+        location, function: where the user's code was then, as in `ProcessFailed`; empty: not known.
+        waits: there it was in a call of torch that waits for other ranks.
     """
 
     exited_rank: Rank
@@ -60,3 +62,4 @@ class ProcessExited(Record, frozen=True, kw_only=True, tag="ProcessExited"):
     message: Text = ""
     location: Text = ""
     function: Name = ""
+    waits: bool = False

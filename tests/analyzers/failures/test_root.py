@@ -69,11 +69,9 @@ class Job:
         )
         return self
 
-    def exited(self, rank: int, at: float, code: int, attempt: int = 0, *, terminated: bool = False, location: str = "") -> "Job":
+    def exited(self, rank: int, at: float, code: int, attempt: int = 0, **fields: Any) -> "Job":
         own = self._envelope(at, attempt, host=self.host_of(rank))
-        self._lists["process_exits"].append(
-            records.ProcessExited(**own, exited_rank=rank, exit_code=code, terminated=terminated, location=location)
-        )
+        self._lists["process_exits"].append(records.ProcessExited(**own, exited_rank=rank, exit_code=code, **fields))
         return self
 
     def ended(self, at: float, attempt: int = 0, status: str = "failed", reason: str = "exit code 1") -> "Job":
@@ -303,6 +301,26 @@ def test_where_a_watchdog_ends_all_ranks_the_one_that_stood_elsewhere_hangs_whic
     root = job.ended(7.0).root()
 
     assert (root.rank, root.cause, root.location, root.cascade) == (1, "hang", "train.py:77", [0, 2])
+
+
+TIMER = "Timeout (0:05:00)!"
+TIMERS: list[dict[str, Any]] = [
+    {"exit_code": 1, "message": TIMER, "location": "train.py:60", "waits": True},
+    {"exit_code": -15, "terminated": True, "location": "train.py:60", "waits": True},
+]
+
+
+@pytest.mark.parametrize("first", TIMERS, ids=["a rank that waits is ended first", "torchrun ends who waits"])
+def test_a_rank_that_a_timer_of_faulthandler_ends_hangs_unless_it_waited_for_one_elsewhere(
+    first: dict[str, Any],
+) -> None:
+    seen = {key: value for key, value in first.items() if key != "exit_code"}
+    job = Job(2).attempt().exited(0, 6.0, first["exit_code"], **seen).exited(1, 6.1, 1, message=TIMER, location="train.py:77")
+    root = job.ended(7.0).root()
+    assert (root.rank, root.cause, root.location, root.cascade) == (1, "hang", "train.py:77", [0])
+
+    alone = Job(1).attempt().exited(0, 6.0, 1, message=TIMER, location="train.py:60").ended(7.0).root()
+    assert (alone.cause, alone.location, alone.message) == ("hang", "train.py:60", f"exit code 1: {TIMER}")
 
 
 def test_a_thread_that_ends_its_own_rank_only_is_the_root_though_the_others_wait_at_other_lines() -> None:

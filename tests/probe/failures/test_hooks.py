@@ -1,5 +1,6 @@
 """What a process leaves of its own end, in real processes under the probe's bootstrap; and that it ends as it would without."""
 
+import faulthandler
 import os
 import subprocess
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import tachoscope
-from tachoscope.failures import fault_stack
+from processes import wait_for
+from tachoscope.failures import exit_timer, fault_stack
 from tachoscope_core.native import native
 from tachoscope_core.records import records
 from tachoscope_core.storage import spool
@@ -293,6 +295,46 @@ def test_a_faulthandler_of_the_job_writes_as_ever_and_the_line_is_known_too(tmp_
     assert (fault.message, fault.place) == ("Fatal Python error: Segmentation fault", ("script.py:6", "crash"))
 
 
+def test_a_timer_of_faulthandler_that_ends_a_process_leaves_where_it_was(tmp_path: Path) -> None:
+    script = "import faulthandler, time\ndef wait():\n    time.sleep(600)\nfor seconds in (600, 60, 2):\n"
+    ended = run(tmp_path, f"{script}    faulthandler.dump_traceback_later(seconds, exit=True)\nwait()\n")
+
+    ((_, fault),) = fault_stack.take_all(tmp_path / "run")
+    assert (ended.code, fault.message, fault.place) == (1, "Timeout (0:00:02)!", ("script.py:3", "wait"))
+    assert "Timeout (0:00:02)!" in ended.stderr, "as ever"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["it is cancelled", "it begins anew"])
+def test_a_timer_that_does_not_end_the_process_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool) -> None:
+    path = tmp_path / "dump"
+    for name in ("dump_traceback_later", "cancel_dump_traceback_later"):
+        monkeypatch.setattr(faulthandler, name, lambda *_, **__: None)
+    with path.open("ab", buffering=0) as file:
+        exit_timer.ExitTimer(file).install()
+        monkeypatch.setattr(exit_timer, "_MARGIN_SHARE", 2.0)
+        monkeypatch.setattr(exit_timer, "_MARGIN_SECONDS", 1000.0)
+        faulthandler.dump_traceback_later(600.0, exit=True)
+        wait_for(lambda: "most recent call first" in path.read_text())
+        monkeypatch.setattr(exit_timer, "_MARGIN_SHARE", 0.0)
+        if again:
+            faulthandler.dump_traceback_later(600.0, exit=True)
+        else:
+            faulthandler.cancel_dump_traceback_later()
+
+    assert path.read_text() == ""
+
+
+def test_the_line_of_os_exit_in_a_loader_worker_is_that_of_the_error_that_torch_raises(tmp_path: Path) -> None:
+    script = (
+        "import os\ndef sample():\n    os._exit(4)\ndef _worker_loop():\n    sample()\n"
+        "if not (pid := os.fork()):\n    _worker_loop()\nos.wait()\n"
+        "raise RuntimeError(f'DataLoader worker (pid(s) {pid}) exited unexpectedly with exit code 4')\n"
+    )
+    ended = run(tmp_path, script)
+
+    assert (ended.failure.location, ended.failure.function, ended.left) == ("script.py:3", "sample", [])
+
+
 def test_a_handler_of_the_job_for_faults_is_called_as_ever(tmp_path: Path) -> None:
     script = "import os, signal\nsignal.signal(signal.SIGABRT, lambda *_: print('mine'))\nos.kill(os.getpid(), signal.SIGABRT)\n"
     ended = run(tmp_path, script)
@@ -313,7 +355,7 @@ def test_a_fault_of_a_forked_process_is_not_the_ranks(tmp_path: Path) -> None:
     script = "import os, signal\nif os.fork() == 0:\n    os.kill(os.getpid(), signal.SIGSEGV)\nos.wait()\n"
     run(tmp_path, script + "os.kill(os.getpid(), signal.SIGKILL)\n")
 
-    assert [fault for _, fault in fault_stack.take_all(tmp_path / "run")] == [("", ("", ""))]
+    assert [fault for _, fault in fault_stack.take_all(tmp_path / "run")] == [fault_stack.Fault()]
 
 
 def test_stderr_stays_the_stream_that_it_was(tmp_path: Path) -> None:
