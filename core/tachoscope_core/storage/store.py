@@ -29,13 +29,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from tachoscope_core.errors import TachoscopeError, not_written
 from tachoscope_core.owner import Owner
 from tachoscope_core.records.records import check_job_name, is_job_name
+
+if TYPE_CHECKING:
+    from tachoscope_core.storage.s3_puts import SignedPuts
 
 KEY = re.compile(r"(?P<writer>[0-9a-f-]+)-a(?P<attempt>\d+)-(?P<offset>\d{12,20})\.jsonl\.gz")
 """Names of objects of records."""
@@ -204,6 +207,11 @@ class Store:
             raise TachoscopeError(f"could not open store {url!r}: {error}") from None
         self._root: str = root.rstrip("/")
         self._made = False
+        self._puts: SignedPuts | None = None
+        if "s3" in self._protocols():
+            from tachoscope_core.storage.s3_puts import SignedPuts
+
+            self._puts = SignedPuts(self._fs)
         if self.local:
             from tachoscope_core.storage.store_directory import DirectoryFiles
 
@@ -542,8 +550,9 @@ class Store:
                 return path
             if not self._made:
                 self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self._fs.pipe_file(path, data)
-            self._made = "s3" in self._protocols()  # it has no folders: its bucket was made, or looked for, by a request
+            if self._puts is None or not self._puts.put(path, data):
+                self._fs.pipe_file(path, data)
+            self._made = self._puts is not None  # it has no folders: its bucket was made, or looked for, by a request
         except Exception as error:
             raise not_written(path, error, where=f" in store {self.url}") from None
         return path
