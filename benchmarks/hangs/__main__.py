@@ -79,7 +79,7 @@ def hang(how: str) -> Outcome:
 
 def outcome(how: str, folder: Path) -> Outcome:
     store = Store(str(folder / "store"))
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         bundles = [hang_bundles.read(store, path) for one in hang_bundles.hangs(store, "stuck") for path in one.paths]
         if bundles:

@@ -88,9 +88,11 @@ def may_go_on(pid: int, processes: Iterable[int], sleeps_until: float) -> bool:
 
 def _closed_wait(pid: int, tid: int, processes: Iterable[int], sleeps_until: float) -> tuple[str, ...] | None:
     """Return the pipes for which a thread waits if its wait is closed; None: it is open."""
-    name = procfs.thread_name(pid, tid)
+    name, state = procfs.name_and_state(pid, tid)
     if name in _BACKGROUND or name.startswith(PROBE_THREADS):
         return ()
+    if state != b"S":  # what stopped it may let it go on
+        return None
     call, arguments = procfs.system_call(pid, tid)
     match call:
         case "futex":

@@ -91,21 +91,13 @@ def waits_for(pid: int, tid: int | None = None) -> str:
         return "unknown"
 
 
-def name_and_state(pid: int) -> tuple[bytes, bytes]:
-    """Return the name of a process's first thread, and its state; empty: it is gone."""
+def name_and_state(pid: int, tid: int | None = None) -> tuple[bytes, bytes]:
+    """Return the name of a thread, else of a process's first one, and its state; empty: it is gone."""
     try:
-        name, fields = _content(f"{PROC}/{pid}/stat", 512).split(b"(", 1)[1].rsplit(b")", 1)
+        name, fields = _content(f"{PROC}/{pid}/task/{tid or pid}/stat", 512).split(b"(", 1)[1].rsplit(b")", 1)
         return name, fields.split()[0]
     except (OSError, IndexError, ValueError):
         return b"", b""
-
-
-def thread_name(pid: int, tid: int) -> bytes:
-    """Return the name that the kernel shows; empty: the thread is gone."""
-    try:
-        return _content(f"{PROC}/{pid}/task/{tid}/comm", 64).strip()
-    except OSError:
-        return b""
 
 
 def name_own_thread(name: bytes) -> None:

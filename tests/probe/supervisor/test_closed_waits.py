@@ -17,7 +17,7 @@ from processes import wait_for
 from tachoscope.supervisor.movement import Movement
 
 BEGINS = """
-import fcntl, multiprocessing, os, queue, socket, subprocess, sys, tempfile, threading, time
+import fcntl, multiprocessing, os, queue, signal, socket, subprocess, sys, tempfile, threading, time
 from multiprocessing import connection, resource_sharer
 lock, shared, never = threading.Lock(), multiprocessing.Semaphore(0), queue.Queue()
 lock.acquire()
@@ -65,6 +65,7 @@ OPEN = {
     "a pipe that another process has open": "read_of_a_stranger()",
     "its input": "os.read(0, 1)",
     "a time that ends soon": "time.sleep(300)",
+    "a child that is stopped": "os.kill(child(lock.acquire), signal.SIGSTOP); lock.acquire()",
 }
 
 
