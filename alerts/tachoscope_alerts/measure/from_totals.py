@@ -10,7 +10,7 @@ import numpy as np
 from tachoscope_alerts.measure.evaluator import bad_and_total, selectors
 from tachoscope_alerts.measure.events import EventSums
 from tachoscope_alerts.measure.stored_samples import Series
-from tachoscope_alerts.spec import openslo
+from tachoscope_alerts.spec import slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing
 from tachoscope_alerts.spec.files import path_of
 from tachoscope_alerts.spec.slo import AtMost, MoreThan, Slices, Slo
@@ -38,7 +38,7 @@ def of_service(
     """
     labels = {"service": service, "model": models[0] if len(models) == 1 else ""}
     series = _series(labels, totals, outcomes)
-    slos = [slo for slo in openslo.load([path_of("slos")]) if slo.area == _AREA and not isinstance(slo.indicator, Slices)]
+    slos = [slo for slo in slo_files.load([path_of("slos")]) if slo.area == _AREA and not isinstance(slo.indicator, Slices)]
     return [result for slo in slos if (result := _result(slo, series)) is not None]
 
 
