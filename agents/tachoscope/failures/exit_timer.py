@@ -54,7 +54,7 @@ class ExitTimer:
         if os.getpid() != self._pid or (not exits and not self._due):
             return
         with self._changed:
-            earlier = self._due
+            earlier = self._due if not self._has_dumped else 0.0
             self._timeout = timeout
             self._due = time.monotonic() + timeout - min(_MARGIN_SECONDS, _MARGIN_SHARE * timeout) if exits else 0.0
             if self._has_dumped:

@@ -230,7 +230,7 @@ def _of_exit(row: records.ProcessExited, rank: int, at: float) -> RankEnd:
         words = f"{message}, at {row.location}" if row.location else message
         return replace(end, message=words, stood=row.location, stood_in=row.function)
     words = f"{message}: {row.message}" if row.message else message
-    if row.message.startswith(_TIMER):
+    if row.exit_code == 1 and row.message.startswith(_TIMER):
         stood = replace(end, stood=row.location, stood_in=row.function, waits=row.waits)
         return replace(stood, cause="hang", message=words, by_thread=True)
     return replace(end, message=words, location=row.location, function=row.function)
