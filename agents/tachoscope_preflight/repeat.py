@@ -58,8 +58,8 @@ def rates(call: Callable[[], object], units: float, effort: Effort, wait: Callab
 
 
 def repeated(once: Callable[[], float], effort: Effort) -> list[float]:
-    """Return the rates of repetitions: until they agree, or all of them, or those of the time: longer ones vary less."""
-    stop = time.monotonic() + effort.seconds * effort.repetitions
+    """Return the rates of repetitions: until they agree, or all of them, or those of twice the time."""
+    stop = time.monotonic() + 2 * effort.seconds * effort.repetitions
     found: list[float] = []
     while len(found) < effort.repetitions and (time.monotonic() < stop or len(found) < _LEAST_REPETITIONS):
         found.append(once())
