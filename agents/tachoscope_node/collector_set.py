@@ -50,7 +50,7 @@ class Collecting:
         before, old = self._config, self._own()
         if config.nccl != before.nccl:
             self._nccl, self._ras = self._inspected(config), self._asked_ras(config)
-        if config.servers != before.servers:
+        if (config.servers, config.node_name) != (before.servers, before.node_name):
             self._servers = self._watched_servers(config)
         if config.preemption != before.preemption:
             self.preemption = _preemption(config)
@@ -85,7 +85,8 @@ class Collecting:
         return Frame(collectors, self._log_collector)
 
     def _watched_servers(self, config: Config) -> ServersCollector | None:
-        return ServersCollector(config.servers, self._log_collector) if config.servers else None
+        own = [server for server in config.servers if server.node in {"", config.node_name}]
+        return ServersCollector(own, self._log_collector) if own else None
 
     def _inspected(self, config: Config) -> NcclCollector | None:
         if not config.nccl.inspector:

@@ -227,7 +227,18 @@ def test_the_network_policy_lets_out_to_the_named_services_only() -> None:
     assert ports({"store": {"url": "s3://bucket/x", "s3": {"endpoint": "http://minio.storage:9000/"}}}) == lookup | {9000}
     assert ports({"config": {"otlp": {"endpoint": "http://collector:4318"}}}) == lookup | {4318}
     assert ports({"collectors": {"dcgm": {"enabled": True, "url": "http://dcgm/metrics"}}}) == lookup | {80}
-    assert ports({"config": {"servers": [{"name": "chat", "url": "http://10.0.0.1:8000/metrics"}]}}) == lookup | {8000}
+    server = {"name": "chat", "url": "http://10.0.0.1:8000/metrics", "node": "gpu-1"}
+    assert ports({"config": {"servers": [server]}}) == lookup | {8000}
+
+
+def test_a_server_that_every_node_would_read_and_count_is_refused() -> None:
+    def read_by_all(url: str) -> Any:
+        return template(values={"config": {"servers": [{"name": "chat", "url": url}]}})
+
+    assert "give it `node`" in read_by_all("http://chat.prod.svc:8000/metrics").stderr
+    assert "give it `node`" in read_by_all("http://localhost.example.com/metrics").stderr
+    for own in ("http://127.0.0.1:8000/metrics", "http://localhost:8000/metrics", "https://[::1]:8000/metrics"):
+        assert read_by_all(own).returncode == 0
 
 
 def test_the_probes_follow_what_the_web_configuration_asks_for() -> None:

@@ -27,6 +27,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name: of the service, the label `service`. namespace: its Kubernetes namespace, if any. url: of its
             metrics page. kind: its make; auto: by what is on the page.
         interval_seconds: between two looks. headers: sent with each; secrets, never shown.
+        node: name of the node whose agent reads it; nothing: each agent that has this configuration.
         check_url: asked at each look as well; the server is up only if this is answered, too. Nothing: its page is enough.
         check_body: JSON to send there with POST, such as a request of one token; without it the check is a GET.
     """
@@ -37,6 +38,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interval_seconds: float = 15.0
     headers: dict[str, str] = {}
     namespace: str = ""
+    node: str = ""
     check_url: str = ""
     check_body: str = ""
 

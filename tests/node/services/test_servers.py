@@ -203,7 +203,7 @@ def test_all_faults_of_servers_are_named_at_once_without_secrets(tmp_path: Path)
         "servers[2].url: (not shown): has a user in it",
         "servers[2].headers: 'X Y' is not the name of a header",
         "servers[2].headers.X Y: its value (not shown) has a line break",
-        "servers[2].what: no such key; there are name, url, kind, interval_seconds, headers, namespace, check_url, check_body",
+        "servers[2].what: no such key; there are name, url, kind, interval_seconds, headers, namespace, node, check_url, check_body",
         "servers[3]: str where a set of keys and values belongs",
         "servers[4].url: '' is not an http:// or https:// URL",
         "servers: 'chat' names 2 of them",
@@ -236,6 +236,16 @@ def test_the_page_the_push_and_the_samples_have_what_the_server_said(tmp_path: P
     metrics = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
     (point,) = metrics["tachoscope_request_first_token_seconds"].data.data_points
     assert (list(point.explicit_bounds), list(point.bucket_counts)) == (histogram["bounds"], histogram["counts"])
+
+
+def test_a_server_of_another_node_is_left_to_that_node_s_agent(tmp_path: Path, server: FakeDcgmExporter) -> None:
+    shared = [{"name": name, "url": server.url, "node": node} for name, node in (("chat", "gpu-7"), ("code", "gpu-8"))]
+    agent = agent_of(tmp_path, servers=shared, node="gpu-8")
+    wait_for(lambda: (agent.tick(), values(agent.families()).get((SERVER_UP.name, "code")))[1] == 1.0)
+    found = values(agent.families())
+    agent.close()
+
+    assert (SERVER_UP.name, "chat") not in found
 
 
 def test_two_families_of_one_metric_are_one_on_the_page() -> None:

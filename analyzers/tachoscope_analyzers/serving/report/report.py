@@ -36,7 +36,7 @@ _LATENCIES: tuple[tuple[Latency, str], ...] = (
 CLASSES = ("queue_saturation", "kv_pressure", "prefill_interference", "decode_bandwidth", "cold_start")
 """The classes that are told apart here; besides `unknown`."""
 _PRODUCTIVE = ("prefill", "decode")
-_SAY_PHASES = "request.enter() or engine.batch() says it"
+_SAY_PHASES = "request.enter() or engine.batch(running=..., waiting=...) says it"
 _FEW_REQUESTS = 20
 _FEW_FAIL = 0.01
 

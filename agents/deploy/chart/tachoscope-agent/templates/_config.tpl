@@ -50,6 +50,11 @@
 {{- end -}}
 {{- /* Nothing removes what is old: samples of the metrics would fill the node's disk. */ -}}
 {{- if include "tachoscope-agent.storeIsOfTheNode" . -}}{{- $_ := set $config "sample_seconds" 0 -}}{{- end -}}
+{{- range .Values.config.servers -}}
+{{- if not (or .node (regexMatch "^https?://(127\\.[0-9.]+[:/]|localhost[:/]|\\[::1\\])" .url)) -}}
+{{- fail (printf "config.servers: each node's agent would read %s, so that sums count its requests once a node; give it `node`, the name of the one whose agent reads it" .url) -}}
+{{- end -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
 {{- end -}}
 
