@@ -23,7 +23,8 @@ from tachoscope_core.records import records
 FLUSH_SECONDS = 0.1
 WINDOW_SECONDS = 1.0
 IDLE_SECONDS = 10.0
-"""Windows in which an engine was idle throughout are written as one, of this length at most."""
+"""Windows in which an engine was idle throughout, or said nothing yet, are written as one, of this length at most."""
+_QUIET = frozenset(("idle", "unexplained"))
 MAX_QUEUED = 20_000
 BATCH_RECORDS = 500
 """Records that are written by one system call: each is a chance to wait for the interpreter's lock."""
@@ -146,11 +147,12 @@ class ServiceOutbox:
         """Return the window after the pending idle one; an idle window is kept until the next."""
         name = window["engine"]
         idle = self._idle.pop(name, None)
-        if not set(window["state_seconds"]) <= {"idle"} or window["iterations"]:
+        if not set(window["state_seconds"]) <= _QUIET or window["iterations"]:
             return [_window(row) for row in (idle, window) if row]
         if idle:
             window["window_seconds"] += idle["window_seconds"]
-            window["state_seconds"] = {"idle": window["window_seconds"]}
+            before, after = idle["state_seconds"], window["state_seconds"]
+            window["state_seconds"] = {state: before.get(state, 0.0) + after.get(state, 0.0) for state in before | after}
         if everything or window["window_seconds"] >= IDLE_SECONDS:
             return [_window(window)]
         self._idle[name] = window

@@ -203,7 +203,7 @@ def test_all_faults_of_servers_are_named_at_once_without_secrets(tmp_path: Path)
         "servers[2].url: (not shown): has a user in it",
         "servers[2].headers: 'X Y' is not the name of a header",
         "servers[2].headers.X Y: its value (not shown) has a line break",
-        "servers[2].what: no such key; there are name, url, kind, interval_seconds, headers, namespace, node, check_url, check_body",
+        "servers[2].what: no such key; there are name, url, kind, interval_seconds, headers, namespace, node, check_url",
         "servers[3]: str where a set of keys and values belongs",
         "servers[4].url: '' is not an http:// or https:// URL",
         "servers: 'chat' names 2 of them",
