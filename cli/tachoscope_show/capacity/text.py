@@ -20,6 +20,11 @@ HEADS = ("requests/s", "tokens/s", "decoding", *COLUMNS)
 def verdict(found: Capacity) -> str:
     """Return the knee, its interval and what breaks above it, in one sentence."""
     asked = " and ".join(str(one) for one in found.objectives)
+    if found.light_load:
+        return (
+            f"The knee for {asked} is not yet known: the load was {percent(found.light_load)} of it at most "
+            f"({found.recorded_rate:.3g} requests a second). Record at two thirds of the load that is too much."
+        )
     if not found.knee:
         return f"No rate was found at which {asked} are met: {found.limit} breaks at the lowest that was tried."
     low, high = found.knee_interval
@@ -101,7 +106,8 @@ def render(found: Capacity, name: str, out: Console) -> None:
         table.add_column(title.replace("_", " "), justify="left" if title == "objectives" else "right", no_wrap=True)
     for point in found.curve:
         table.add_row(*cells(point), mark(point, found))
-    out.print(table)
+    if found.curve:
+        out.print(table)
     if found.levers:
         out.print("\nwhat moves the knee")
         for lever in found.levers:
@@ -119,10 +125,11 @@ def facts(found: Capacity) -> dict[str, Any]:
     model = found.model
     return {
         "objectives": {one.name: one.seconds for one in found.objectives},
-        "knee_requests_per_second": found.knee,
-        "knee_interval": [value if isfinite(value) else None for value in found.knee_interval],
+        "knee_requests_per_second": None if found.light_load else found.knee,
+        "load_of_knee_at_most": found.light_load or None,
+        "knee_interval": None if found.light_load else [value if isfinite(value) else None for value in found.knee_interval],
         "limit": found.limit,
-        "saturation_requests_per_second": found.saturation,
+        "saturation_requests_per_second": None if found.light_load else found.saturation,
         "recorded_requests_per_second": found.recorded_rate,
         "replicas_recorded": model.replicas,
         "curve": [_point(point) for point in found.curve],

@@ -111,7 +111,7 @@ def test_a_service_in_the_store_is_judged_by_its_own_records(tmp_path: Path, cap
     envelope = {"job": "chat", "attempt": 0, "writer": "0" * 36, "rank": -1, "local_rank": 0, "host": "h", "monotonic_ns": 0}
     rows: list[records.Record] = []
     for second in range(30):
-        fresh, running = 4 + second % 5, 8 + 3 * (second % 7)
+        fresh, running = 40 + second % 5, 8 + 3 * (second % 7)
         for number in range(fresh):
             rows.append(
                 records.RequestDone(

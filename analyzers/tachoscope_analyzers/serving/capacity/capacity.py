@@ -28,6 +28,8 @@ _CURVE = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25)
 _QUEUE_LIMITS = (1, 2, 4, 8, 16, 32, 64, 128)
 _OVERLOAD = 1.5
 _SMALL_CHUNK = 256
+_LEAST_LOAD = 0.6
+"""Of a real vLLM the knee was 22 % too low from a recording at 58 % of what it said, and 3 % too high from one at 70 %."""
 
 OnStep = Callable[[], object]
 
@@ -79,6 +81,7 @@ class Capacity:
         limit: the objective that is broken first above the knee. saturation: the rate at which the engine is never idle.
         recorded_rate: of one replica. forecast_replicas: for `forecast_rate`, and with the lower end of the knee's interval.
         cost_per_million_tokens: output tokens at the knee.
+        light_load: the recorded load is at most this share of the knee, too light to tell it (the knee is then 0); else 0.
     """
 
     objectives: tuple[Objective, ...]
@@ -96,6 +99,7 @@ class Capacity:
     forecast_replicas: tuple[int, int] | None = None
     price: Price | None = None
     cost_per_million_tokens: float | None = None
+    light_load: float = 0.0
 
 
 def capacity(
@@ -117,6 +121,8 @@ def capacity(
     most = saturation(engine, requests)
     found = knee(engine, requests, objectives)
     on_step()
+    if 0.0 < requests.rate / model.replicas < _LEAST_LOAD * found:
+        return _not_yet_known(model, objectives, most, found)
     at = point(engine, requests, found, objectives) if found else None
     interval = _interval(model, objectives, found, on_step)
     rates = [found * share for share in _CURVE] if found else [most * share for share in _CURVE]
@@ -143,6 +149,25 @@ def capacity(
         forecast_replicas=replicas,
         price=price,
         cost_per_million_tokens=price.per_hour * devices / (tokens * 3600) * 1e6 if price and tokens else None,
+    )
+
+
+def _not_yet_known(model: Model, objectives: Sequence[Objective], most: float, found: float) -> Capacity:
+    """Return that the recorded load was too light: how an iteration grows up to the knee was not seen."""
+    rate = model.workload.rate / model.replicas
+    return Capacity(
+        objectives=tuple(objectives),
+        model=model,
+        recorded_rate=rate,
+        saturation=most,
+        knee=0.0,
+        knee_interval=(0.0, 0.0),
+        limit="",
+        knee_point=None,
+        curve=(),
+        levers=(),
+        admission=None,
+        light_load=rate / found,
     )
 
 

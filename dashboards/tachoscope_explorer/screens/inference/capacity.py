@@ -48,6 +48,23 @@ def _show_capacity(found: Capacity, asked: tuple[Objective, ...], report: Report
     st.markdown(f"**{escape_markdown(capacity_text.verdict(found))}**")
     for warning in capacity_text.warnings(found):
         st.warning(escape_markdown(warning))
+    if found.curve:
+        _show_curve(found, asked, report)
+    if found.levers:
+        st.subheader("What moves the knee")
+        levers = [{"change": one.what, "knee": capacity_text.moved(one.ratio), "assumed": one.assumed} for one in found.levers]
+        table(pd.DataFrame(levers), "levers")
+    for title, lines in (
+        ("Also", capacity_text.advice(found)),
+        ("Measured", found.model.measured),
+        ("Assumed", found.model.assumed),
+    ):
+        if lines:
+            with st.expander(title):
+                st.markdown("\n".join(f"- {escape_markdown(line)}" for line in lines))
+
+
+def _show_curve(found: Capacity, asked: tuple[Objective, ...], report: Report) -> None:
     chart(figures.latency_throughput(found, report), "capacity", height=420)
     st.caption("Dashed: objectives. Shaded: 95 % interval of the knee. Diamonds: what was recorded.")
     names = list(dict.fromkeys([*capacity_text.COLUMNS, *(one.name for one in asked)]))
@@ -61,15 +78,3 @@ def _show_capacity(found: Capacity, asked: tuple[Objective, ...], report: Report
         for point in found.curve
     ]
     table(pd.DataFrame(rows), "capacity-curve")
-    if found.levers:
-        st.subheader("What moves the knee")
-        levers = [{"change": one.what, "knee": capacity_text.moved(one.ratio), "assumed": one.assumed} for one in found.levers]
-        table(pd.DataFrame(levers), "levers")
-    for title, lines in (
-        ("Also", capacity_text.advice(found)),
-        ("Measured", found.model.measured),
-        ("Assumed", found.model.assumed),
-    ):
-        if lines:
-            with st.expander(title):
-                st.markdown("\n".join(f"- {escape_markdown(line)}" for line in lines))
