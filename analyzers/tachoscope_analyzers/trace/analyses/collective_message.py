@@ -108,7 +108,7 @@ def texts_of(trace: Trace, table: Columns, column: str, places: Rows) -> Array:
 
 
 def _numbers_of(table: Columns, column: str, places: Rows) -> Rows:
-    if not len(table) or column not in table.table.column_names:  # some writers have no such column
+    if not len(table) or column not in table:  # some writers have no such column
         return np.full(len(places), -1, dtype=np.int64)
     return np.where(places >= 0, table[column][places], -1).astype(np.int64)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tachoscope_core.storage import cache_dir
 
-VERSION = 2
+VERSION = 3
 """Raised whenever what is written changes, so that nothing old is taken for new."""
 
 LIMIT_BYTES = 20 << 30

@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from tachoscope_analyzers.trace.reading.arrow import to_numpy
 from tachoscope_analyzers.trace.reading.begin_end_pairs import Pairs
+from tachoscope_analyzers.trace.reading.column_files import Tables
 from tachoscope_analyzers.trace.reading.decode_events import Args, Begin, Complete, End, Instant, Meta
 from tachoscope_analyzers.trace.reading.event_kinds import ON_DEVICE, SHAPED, Kind, kind_of
 from tachoscope_analyzers.trace.reading.exact_time import NO_TIME, from_digits, from_float, from_text
 from tachoscope_analyzers.trace.reading.scan import TEXT_COLUMNS, Scanned
 from tachoscope_analyzers.trace.reading.string_codes import MOST_STRINGS, MOST_TRACKS, Array, Codes, TrackCodes, track_text
-
-Tables = dict[str, dict[str, Array]]
 
 _ON_DEVICE = np.isin(np.arange(len(Kind)), ON_DEVICE)
 _SHAPED = np.isin(np.arange(len(Kind)), SHAPED)
@@ -226,16 +223,11 @@ class ColumnBuilder:
         }
 
     def _raw(self, values: list[Any]) -> Array:
-        """Return codes of pieces of JSON text; Arrow finds equal ones, so that few become strings."""
-        joined = b"\0".join(values)
-        breaks = np.flatnonzero(np.frombuffer(joined, dtype=np.uint8) == 0)
-        if len(breaks) != len(values) - 1:  # none at all, or text with zeros in it
-            return self.strings.encode([str(value, "utf-8", "replace") for value in values])
-        offsets = np.concatenate([[0], breaks + 1, [len(joined)]]).astype(np.int64)
-        array = pa.Array.from_buffers(pa.large_binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(joined)])
-        encoded = array.dictionary_encode()
-        texts = [text.rstrip(b"\0").decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()]
-        return np.asarray(self.strings.encode(texts)[to_numpy(encoded.indices)])
+        """Return codes of pieces of JSON text; each is decoded once."""
+        pieces = [bytes(value) for value in values]
+        number = {piece: place for place, piece in enumerate(dict.fromkeys(pieces))}
+        codes = self.strings.encode([str(piece, "utf-8", "replace") for piece in number])
+        return codes[np.fromiter(map(number.__getitem__, pieces), np.int64, len(pieces))]
 
     def _others(self, events: list[Any]) -> tuple[list[Instant], list[Complete]]:
         """Take track names, and return allocations and completed begin/end pairs."""

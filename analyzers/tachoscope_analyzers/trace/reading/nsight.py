@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tachoscope_analyzers.trace.reading.columns import ColumnBuilder, Tables
+from tachoscope_analyzers.trace.reading.column_files import Tables, Writers
+from tachoscope_analyzers.trace.reading.columns import ColumnBuilder
 from tachoscope_analyzers.trace.reading.exact_time import LARGEST, LONGEST
 from tachoscope_analyzers.trace.reading.nsight_database import (
     NotAnExportError,
@@ -32,7 +33,6 @@ from tachoscope_analyzers.trace.reading.nsight_database import (
     texts,
 )
 from tachoscope_analyzers.trace.reading.nsight_names import Names, as_integers, column, names_of
-from tachoscope_analyzers.trace.reading.parquet_writer import Writers
 from tachoscope_analyzers.trace.reading.string_codes import MOST_STRINGS, Array, Codes, TrackCodes
 from tachoscope_analyzers.trace.reading.trace import Meta, ReadQuality
 from tachoscope_analyzers.trace.reading.track import Track
@@ -104,7 +104,8 @@ def convert(path: Path, place: Path) -> Meta:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     try:
-        with closing(connected(path)) as database, Writers(place) as writers:
+        writers = Writers(place)
+        with closing(connected(path)) as database:
             sources = [(source, _columns(database, source)) for source in _SOURCES]
             if not any(columns for _, columns in sources):
                 raise NotAnExportError("it is a database without the tables of an Nsight Systems export")
@@ -113,7 +114,7 @@ def convert(path: Path, place: Path) -> Meta:
             for source, columns in sources:
                 for batch in batches(database, source.table, columns, path.stat().st_size):
                     writers.append(_tables(state, source.category, batch))
-            writers.append_strings(list(state.strings))
+            writers.finish(list(state.strings))
             return _meta(database, state, digest, path)
     except (sqlite3.Error, OverflowError) as error:
         raise NotAnExportError(f"the database cannot be read: {error}") from None

@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from tachoscope_analyzers.trace.reading import cache, nsight
-from tachoscope_analyzers.trace.reading.columns import ColumnBuilder, Tables
+from tachoscope_analyzers.trace.reading.column_files import Tables, Writers
+from tachoscope_analyzers.trace.reading.columns import ColumnBuilder
 from tachoscope_analyzers.trace.reading.decode_events import MalformedEventError, decode, decode_each
 from tachoscope_analyzers.trace.reading.decompress import Blocks
 from tachoscope_analyzers.trace.reading.header_trailer import keys_outside_events
 from tachoscope_analyzers.trace.reading.metadata import meta_of
 from tachoscope_analyzers.trace.reading.nsight_database import NotAnExportError
-from tachoscope_analyzers.trace.reading.parquet_writer import Writers
 from tachoscope_analyzers.trace.reading.scan import scanned
 from tachoscope_analyzers.trace.reading.split_json import EventArray, NotATraceError
 from tachoscope_analyzers.trace.reading.trace import Meta, ReadQuality, Trace
@@ -180,7 +180,8 @@ def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -
     blocks = Blocks(path)
     builder = ColumnBuilder()
     total = path.stat().st_size
-    with closing(iter(blocks)) as stream, _no_garbage_collection(), Writers(place) as writers:
+    writers = Writers(place)
+    with closing(iter(blocks)) as stream, _no_garbage_collection():
         array = EventArray(stream, scan=scan)
         try:
             for chunk in array.chunks():
@@ -195,7 +196,7 @@ def _stream(path: Path, place: Path, progress: Progress | None, *, scan: bool) -
         if not builder.counts["events"] and not array.is_complete:
             raise NotATraceError("it contains no complete event")
         writers.append(builder.tables([]))
-        writers.append_strings(list(builder.strings))
+        writers.finish(list(builder.strings))
     return meta_of(
         builder,
         outside=keys_outside_events(array.header, array.trailer),

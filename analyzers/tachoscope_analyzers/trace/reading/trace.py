@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tachoscope_analyzers.trace.reading import uncategorised_events
-from tachoscope_analyzers.trace.reading.arrow import texts_to_numpy, to_arrow, to_numpy
+from tachoscope_analyzers.trace.reading.column_files import opened
 from tachoscope_analyzers.trace.reading.event_kinds import BY_NAME, Kind, kind_of
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_analyzers.trace.reading.track import Track
@@ -81,21 +80,18 @@ _META = msgspec.json.Decoder(Meta)
 
 @dataclass(frozen=True)
 class Columns:
-    """A table: columns as contiguous numpy arrays, made on first use."""
+    """A table: its columns as contiguous numpy arrays of one length."""
 
-    table: pa.Table
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_arrays", {})
+    columns: dict[str, Array]
 
     def __getitem__(self, name: str) -> Array:
-        arrays: dict[str, Array] = self._arrays  # type: ignore[attr-defined]
-        if name not in arrays:
-            arrays[name] = to_numpy(self.table.column(name))
-        return arrays[name]
+        return self.columns[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns
 
     def __len__(self) -> int:
-        return int(self.table.num_rows)
+        return len(next(iter(self.columns.values()), ()))
 
 
 class Trace:
@@ -113,14 +109,13 @@ class Trace:
         self.folder = folder
         self.path = path
         self.meta = _META.decode((folder / "meta.json").read_bytes())
+        tables, self.strings = opened(folder)
         for name in TABLES:
-            setattr(self, name, Columns(_opened(folder / f"{name}.arrow")))
-        self._texts = _opened(folder / "strings.arrow").column("text")
+            setattr(self, name, Columns(tables[name]))
         if self.meta.writer in uncategorised_events.WRITERS:
             tracks, track = self.meta.tracks, self.events["track"]
             self.kind = uncategorised_events.kinds(self.meta.writer, tracks, track, self.events["name"], self.strings)
-            columns = uncategorised_events.device_columns(tracks, track, self.kind)
-            self.device = Columns(pa.table({name: to_arrow(values) for name, values in columns.items()}))
+            self.device = Columns(uncategorised_events.device_columns(tracks, track, self.kind))
 
     events: Columns
     device: Columns
@@ -129,11 +124,6 @@ class Trace:
     python: Columns
     stacks: Columns
     memory: Columns
-
-    @cached_property
-    def strings(self) -> Array:
-        """Text by code, shape (S,) of object."""
-        return texts_to_numpy(self._texts)
 
     @cached_property
     def kind(self) -> npt.NDArray[np.uint8]:
@@ -178,7 +168,7 @@ class Trace:
     def distinct_names(self, rows: Array) -> tuple[Array, Array]:
         """Return the codes of the names of events, each once, rising, (C,), and which of them each event has, shape of `rows`."""
         codes = self.events["name"][rows]
-        is_used = np.zeros(len(self._texts), dtype=bool)
+        is_used = np.zeros(len(self.strings), dtype=bool)
         is_used[codes] = True
         used = np.flatnonzero(is_used)
         place = np.zeros(len(is_used), dtype=np.int64)
@@ -192,8 +182,3 @@ class Trace:
     @cached_property
     def _codes(self) -> dict[str, int]:
         return {text: code for code, text in enumerate(self.strings.tolist())}
-
-
-def _opened(path: Path) -> pa.Table:
-    with pa.memory_map(str(path)) as source:
-        return pa.ipc.open_file(source).read_all()

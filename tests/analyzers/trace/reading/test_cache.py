@@ -90,7 +90,7 @@ def test_a_cache_that_cannot_be_written_costs_only_time(trace_file: Path, tmp_pa
         assert trace.names(trace.device["row"]).tolist() == ["gemm"]
 
 
-@pytest.mark.parametrize("name", ["events.arrow", "device.arrow", "strings.arrow", "meta.json"])
+@pytest.mark.parametrize("name", ["events.start", "device.row", "strings.msgpack", "columns.json", "meta.json"])
 @pytest.mark.parametrize("damage", ["cut", "empty", "garbage", "missing"])
 def test_damaged_columns_are_read_again(name: str, damage: str, trace_file: Path, readings: list[Path]) -> None:
     file = read(trace_file).folder / name
@@ -195,7 +195,7 @@ def test_a_process_that_ends_during_a_reading_that_it_began_leaves_nothing_unfin
 import pathlib, sys, time
 from tachoscope_analyzers.trace.reading import cache, read
 read.begin_reading(pathlib.Path(sys.argv[1]))
-while not [*cache.folder().glob("*/events.arrow")]:
+while not [*cache.folder().glob("*/events.start")]:
     time.sleep(0.001)
 """
     subprocess.run([sys.executable, "-c", code, str(path)], timeout=300, check=True)

@@ -166,15 +166,15 @@ def test_the_same_kinds_come_from_the_cache(tmp_path: Path) -> None:
     first, second = read(path), read(path)
     assert first.kind.tolist() == second.kind.tolist()
     assert first.device["stream"].tolist() == second.device["stream"].tolist()
-    assert set(first.device.table.column_names) >= {"row", "stream", "device", "bytes", "graph_node", "grid", "block"}
+    assert set(first.device.columns) >= {"row", "stream", "device", "bytes", "graph_node", "grid", "block"}
 
 
 def test_the_synthetic_table_has_the_columns_of_a_recorded_one(tmp_path: Path) -> None:
     kineto, viewer = tmp_path / "kineto.json", tmp_path / "viewer.json"
     kineto.write_text('[{"ph": "X", "cat": "kernel", "ts": 1}]')
     viewer.write_text(trace_viewer(GPU))
-    one, other = read(kineto).device.table, read(viewer).device.table
-    assert {field.name: field.type for field in one.schema} == {field.name: field.type for field in other.schema}
+    one, other = read(kineto).device.columns, read(viewer).device.columns
+    assert {name: values.dtype for name, values in one.items()} == {name: values.dtype for name, values in other.items()}
 
 
 def test_events_of_an_unknown_writer_are_neither_host_nor_device(tmp_path: Path) -> None:
