@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -126,8 +127,7 @@ def _by_group(rows: Array, computing: Computing) -> Array:
     return groups[np.argsort(shortest_first, kind="stable")]
 
 
-@dataclass(frozen=True, slots=True)
-class _CollectiveColumns:
+class _CollectiveColumns(msgspec.Struct, frozen=True):
     """Collectives on the way to their table, shape (C,).
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tachoscope_analyzers.stats.ratio import percent
@@ -48,8 +48,7 @@ _COUNTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """One fact about the data: what, how much, how bad, and what can and cannot be concluded."""
 
     what: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from math import nan
 from typing import Any
+
+import msgspec
 
 from tachoscope_analyzers.data.package_data import shipped
 
@@ -27,8 +28,7 @@ _PRECISIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Peaks:
+class Peaks(msgspec.Struct, frozen=True):
     """Peaks of a device: TFLOP/s (dense) by precision, and memory in GB/s, NaN where not known."""
 
     name: str = ""

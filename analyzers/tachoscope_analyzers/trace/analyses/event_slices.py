@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -18,8 +17,7 @@ Rows = npt.NDArray[np.int64]
 MOST_SLICES = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class Slices:
+class Slices(msgspec.Struct, frozen=True):
     """Events of a window, in order of track, depth and start, shape (E,).
 
     Attributes:

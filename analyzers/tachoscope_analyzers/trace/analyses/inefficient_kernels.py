@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -26,8 +25,7 @@ https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a100/pdf/nvidia-a
 _FIRST_WITH_TF32 = 8
 
 
-@dataclass(frozen=True, slots=True)
-class KernelWaste:
+class KernelWaste(msgspec.Struct, frozen=True):
     """Seconds of each step, shape (K,), that the kernels cost beyond what they need; an upper bound, and its evidence."""
 
     seconds: Matrix

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from math import nan, prod
 from typing import Any
+
+import msgspec
 
 from tachoscope_analyzers.data.package_data import shipped
 from tachoscope_analyzers.trace.events.dtypes import element_bytes
@@ -17,8 +18,7 @@ Shape = list[int]
 Arguments = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorCost:
+class OperatorCost(msgspec.Struct, frozen=True):
     """Work of one call: FLOPs, bytes that must move at least, and the type of its first tensor. NaN is unknown."""
 
     flops: float = nan
@@ -34,8 +34,7 @@ class OperatorCost:
 UNKNOWN = OperatorCost()
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorCall:
+class OperatorCall(msgspec.Struct, frozen=True):
     """Arguments of a call: shape, type and (for scalars and lists) value of each as text, empty where not recorded."""
 
     shapes: list[Any]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -21,8 +21,7 @@ NO_OPERATOR, NO_LAUNCH = "(no operator)", "(launch not recorded)"
 _STEP_MARK = "ProfilerStep#"
 
 
-@dataclass(frozen=True, slots=True)
-class TraceProfile:
+class TraceProfile(msgspec.Struct, frozen=True):
     """Sums over the steps of a trace, or of all ranks of a job.
 
     Attributes:

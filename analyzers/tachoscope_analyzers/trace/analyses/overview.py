@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -46,8 +46,7 @@ _OF_THREADS = (
 _ON_THREADS = np.isin(np.arange(len(Kind)), [kind for _, kinds in _OF_THREADS for kind in kinds])
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """How one device, host, stream or thread spent each bin.
 
     Attributes:

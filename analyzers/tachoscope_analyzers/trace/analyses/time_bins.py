@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -12,8 +11,7 @@ from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 Values = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class BinnedQuantity:
+class BinnedQuantity(msgspec.Struct, frozen=True):
     """A quantity over time, shape (B,); NaN in bins before its first value. mean: weighted by time. most: in the bin."""
 
     mean: Values

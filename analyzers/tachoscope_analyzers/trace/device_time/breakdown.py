@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -33,8 +33,7 @@ TIMES = [
 _SHARES = ("busy", "idle", "compute", "exposed_communication", "exposed_copies")
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceTime:
+class DeviceTime(msgspec.Struct, frozen=True):
     """Sets of time in which a device was busy, computed, communicated, copied (copies and fills), and did the last two alone."""
 
     busy: Intervals

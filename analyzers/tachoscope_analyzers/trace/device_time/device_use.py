@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from tachoscope_analyzers.findings.evidence import measured
 from tachoscope_analyzers.trace.device_time.breakdown import times_of
@@ -13,8 +14,7 @@ from tachoscope_core.report.report import Evidence, QualityNote
 _SOURCE = "profiler trace, from the device's first work to its last"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceUse:
+class DeviceUse(msgspec.Struct, frozen=True):
     """Shares (ratios) of the window from a device's first work to its last: idle, communicating, communicating and nothing else."""
 
     device: int

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -62,8 +62,7 @@ SUM = np.dtype([(name, np.object_) for name in PLACE] + [(name, np.int64) for na
 COLUMNS = ["device", "gap", "start_ns", "duration_ns", "cause", "detail", "operator", "source", "next_kernel"]
 
 
-@dataclass(frozen=True, slots=True)
-class IdlePieces:
+class IdlePieces(msgspec.Struct, frozen=True):
     """Idle time of a device cut by cause, sorted by start, shape (P,).
 
     Attributes:
@@ -80,8 +79,7 @@ class IdlePieces:
     following: Rows
 
 
-@dataclass(frozen=True, slots=True)
-class _DeviceGaps:
+class _DeviceGaps(msgspec.Struct, frozen=True):
     """Gaps of a device, shape (G,).
 
     Attributes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tachoscope_analyzers.trace.reading.trace import Array, Trace
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(msgspec.Struct, frozen=True):
     """A column of texts: `texts`, each once, and which of them each row has, shape of the rows."""
 
     texts: list[str]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -17,8 +17,7 @@ _LEVELS_ABOVE_A_LAUNCH = 4
 """The call is in the annotation, that in record_param_comms, that in the operator; one more for a wrapper."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostCollectives:
+class HostCollectives(msgspec.Struct, frozen=True):
     """Host events that stand for one collective each, shape (H,): `rows`, and whether they only launch it."""
 
     rows: Rows

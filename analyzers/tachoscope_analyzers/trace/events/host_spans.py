@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -52,8 +52,7 @@ _PATTERNS = (
 _ANY = re.compile("|".join(f"(?:{pattern})" for _, _, pattern in _PATTERNS))
 
 
-@dataclass(frozen=True, slots=True)
-class Spans:
+class Spans(msgspec.Struct, frozen=True):
     """Host events of one cause, sorted by start, and the time that they cover together.
 
     Attributes:
@@ -73,8 +72,7 @@ class Spans:
         return np.where(inside, self.row[np.minimum(first, len(self.row) - 1)], -1)
 
 
-@dataclass(frozen=True, slots=True)
-class HostSpans:
+class HostSpans(msgspec.Struct, frozen=True):
     """What the driving threads did. `causes`: spans by cause. `active`: time in which any of them was in an operator or call."""
 
     tracks: npt.NDArray[np.int64]

@@ -5,15 +5,13 @@ A set is a pair of arrays (starts, ends), sorted, disjoint and without empty int
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
+class Intervals(msgspec.Struct, frozen=True):
     """Disjoint, sorted, non-empty intervals [start, end), both of shape (I,)."""
 
     starts: Nanoseconds

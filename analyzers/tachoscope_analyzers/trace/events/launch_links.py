@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -17,8 +16,7 @@ Rows = npt.NDArray[np.int64]
 """Numbers of events, -1 for none."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceWork:
+class DeviceWork(msgspec.Struct, frozen=True):
     """The events that occupy an accelerator (kernels, copies, fills), sorted by device, stream and start, shape (D,).
 
     Attributes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -30,8 +30,7 @@ _MOST_DIGITS = 18
 _HOST_MARKS = (Kind.CPU_OP, Kind.ANNOTATION)
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True):
     """Steps in order of time, shape (K,). Each ends where the next begins, except where numbers between the two are missing.
 
     The first begins with its mark: device work before it (launched in a step that was not recorded) is in no step. The last ends
@@ -100,7 +99,9 @@ def device_steps(trace: Trace, work: DeviceWork, marked: Steps) -> Steps:
     done = np.where(before >= 0, np.maximum(reach[np.maximum(before, 0)], marked.start), marked.start)
     tiled = np.append(False, marked.start[1:] == marked.end[:-1])
     begin = np.where(tiled, np.minimum(done, marked.end[-1]), marked.start)
-    return replace(marked, start=begin, end=np.append(np.where(tiled[1:], begin[1:], marked.end[:-1]), marked.end[-1]))
+    return msgspec.structs.replace(
+        marked, start=begin, end=np.append(np.where(tiled[1:], begin[1:], marked.end[:-1]), marked.end[-1])
+    )
 
 
 def window(trace: Trace, work: DeviceWork) -> tuple[int, int]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,8 +18,7 @@ _LEAST_PAUSE_NS = 20_000
 """Shorter pauses of the main thread are its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handovers:
+class Handovers(msgspec.Struct, frozen=True):
     """Moments on threads, shape (H,): `track`, `time` (ns); and pairs of them: `target` waits for `source`."""
 
     track: Array

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -28,8 +29,7 @@ CATEGORY = "tachoscope"
 _EVENTS_AT_ONCE = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(msgspec.Struct, frozen=True):
     """A stretch of time (ns) with a title; `lane` tells several tracks of one kind apart, such as `device 0`."""
 
     start_ns: int

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 _NO_PATH = "a trace without device work does not show that the training thread waits for threads that communicate"
 
 
-@dataclass(frozen=True, slots=True)
-class JobLosses:
+class JobLosses(msgspec.Struct, frozen=True):
     """K steps and R ranks.
 
     Attributes:
@@ -125,7 +124,9 @@ def _point_to_point_ratio(job: JobTraces, rank: int) -> float:
 
 
 def _bubbles(exposed: dict[int, Loss]) -> dict[int, Loss]:
-    return {rank: replace(one, slug="pipeline_bubble", alternative="stage_imbalance") for rank, one in exposed.items()}
+    return {
+        rank: msgspec.structs.replace(one, slug="pipeline_bubble", alternative="stage_imbalance") for rank, one in exposed.items()
+    }
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -139,7 +140,7 @@ def _by_class(told: dict[int, RankJudgement]) -> dict[str, dict[int, Counterfact
         for slug, answer in one.what_if.items():
             # On CPU other threads exchange; that the main thread waits for them is in no event, so its path holds no exchange.
             unknown = host_only and slug == "comm_exposed"
-            found.setdefault(slug, {})[rank] = replace(answer, refusal=_NO_PATH) if unknown else answer
+            found.setdefault(slug, {})[rank] = msgspec.structs.replace(answer, refusal=_NO_PATH) if unknown else answer
     return found
 
 

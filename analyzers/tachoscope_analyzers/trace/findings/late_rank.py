@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -32,8 +31,7 @@ _SLOW_HOST = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Excess:
+class _Excess(msgspec.Struct, frozen=True):
     """What a rank has beyond the median of the others: `state` of the ledger, `cause` within it ("" if none), seconds per step."""
 
     state: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -45,8 +44,7 @@ _CATEGORY = {name: code for code, name in enumerate(CATEGORIES)}
 _LAG, _WAIT, _OWN = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Pieces:
+class _Pieces(msgspec.Struct, frozen=True):
     """Pieces of the path in order of time, shape (P,): ns, position in `CATEGORIES`, place, event, operator's event, `Edge`."""
 
     start: Array
@@ -196,7 +194,7 @@ def _refined(view: TraceView, pieces: _Pieces) -> _Pieces:
     cut = np.zeros(len(pieces.start), dtype=bool)
     cut[program] = True
     fine = np.flatnonzero(cut[origin])
-    columns = {name: getattr(pieces, name)[origin] for name in _Pieces.__slots__}
+    columns = {name: getattr(pieces, name)[origin] for name in _Pieces.__struct_fields__}
     columns["start"][fine], columns["end"][fine], columns["row"][fine], columns["operator"][fine] = start, end, owner, owner
     working = (owner >= 0) & (trace.kind[np.maximum(owner, 0)] == Kind.CPU_OP) if len(trace.kind) else np.zeros(0, dtype=bool)
     owners = names(trace, owner)
@@ -221,7 +219,7 @@ def _at_steps(view: TraceView, pieces: _Pieces) -> _Pieces:
     count = np.maximum(np.searchsorted(cuts, pieces.end, side="left") - first, 0) + 1
     of = np.repeat(np.arange(len(pieces.start)), count)
     inside = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
-    columns = {name: getattr(pieces, name)[of] for name in _Pieces.__slots__}
+    columns = {name: getattr(pieces, name)[of] for name in _Pieces.__struct_fields__}
     later, earlier = inside > 0, inside < count[of] - 1
     columns["start"][later] = cuts[(first[of] + inside - 1)[later]]
     columns["end"][earlier] = cuts[(first[of] + inside)[earlier]]

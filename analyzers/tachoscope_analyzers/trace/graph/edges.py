@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -47,8 +47,7 @@ class Edge(IntEnum):
     OCCUPIED = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Edges:
+class Edges(msgspec.Struct, frozen=True):
     """Edges between nodes of a layout, shape (E,): the target begins no earlier than `lag` ns after the source.
 
     That is after the source's end, for `LAUNCH` after its begin.

@@ -7,8 +7,7 @@ stays small. All measured times come out of it exactly: a node begins when the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -23,8 +22,7 @@ from tachoscope_analyzers.trace.reading.trace import Trace
 Array = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(msgspec.Struct, frozen=True):
     """A dependency graph, nodes (N,) in an order in which each stands after all that it waits for, edges (E,) sorted by target.
 
     Attributes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -34,8 +34,7 @@ NOWHERE = -(1 << 40)
 """The place of the window's begin and end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """Nodes before they are put in order: origin, host nodes by thread and time, device events by stream and time, end; shape (N,).
 
     Attributes:
@@ -125,8 +124,7 @@ def _rising(values: Array, group: Array) -> Array:
     return np.asarray(np.maximum.accumulate(values - low + group * span) - group * span + low)
 
 
-@dataclass(frozen=True, slots=True)
-class WindowEnds:
+class WindowEnds(msgspec.Struct, frozen=True):
     """The window (ns), the main thread (-1: none) and when it ends."""
 
     start: int

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -40,8 +39,7 @@ _SPANS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """What to take out: one of `REMOVALS`, with a `name` for kernels and operators, or the events `rows`, or both.
 
     Attributes:
@@ -54,8 +52,7 @@ class Selection:
     kept_ratio: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(msgspec.Struct, frozen=True):
     """Times of a graph that are shortened in place, in ns: `own` and `unexplained` of nodes, `lag` of edges."""
 
     own: Array

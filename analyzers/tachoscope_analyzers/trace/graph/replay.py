@@ -5,9 +5,9 @@ To subtract the time of a cause from the step would overstate it wherever someth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -26,8 +26,7 @@ MOST_ERROR_PERCENT = 5.0
 """A graph that explains less of the time than all but this is not asked what would be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counterfactual:
+class Counterfactual(msgspec.Struct, frozen=True):
     """A step with something taken out, all times in ns per step.
 
     Attributes:

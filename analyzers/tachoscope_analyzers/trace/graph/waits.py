@@ -6,9 +6,9 @@ waited for was enqueued before the wait, and ended before the waiting side went 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -26,8 +26,7 @@ _LEAST_BLOCKED_RATIO = 4
 NONE = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Queues:
+class Queues(msgspec.Struct, frozen=True):
     """Device events in the order of their streams, shape (D,).
 
     Attributes:
@@ -51,8 +50,7 @@ class Queues:
         return list(pairwise(edges))
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(msgspec.Struct, frozen=True):
     """Host calls that matter, sorted by thread and begin, shape (C,): event, thread, begin and end (ns), and `Role`."""
 
     row: Array
@@ -62,8 +60,7 @@ class Calls:
     role: npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class SyncEvents:
+class SyncEvents(msgspec.Struct, frozen=True):
     """What `cuda_sync` events say about calls, shape (C,): -1 where they do not.
 
     Attributes:

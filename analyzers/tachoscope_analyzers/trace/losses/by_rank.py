@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -70,8 +70,7 @@ _SINGLE_PROCESS = re.compile(r".*_SingleProcessDataLoaderIter")
 _LOADER = re.compile(r"enumerate\(DataLoader\)|.*DataLoader\w*\.__next__")
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(msgspec.Struct, frozen=True):
     """What one class cost each step of a rank.
 
     Attributes:
@@ -87,8 +86,7 @@ class Loss:
     margin: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class RankLosses:
+class RankLosses(msgspec.Struct, frozen=True):
     """One rank's steps and losses, small enough to be sent and kept for thousands of ranks.
 
     Attributes:

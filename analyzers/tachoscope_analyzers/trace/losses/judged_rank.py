@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.trace.analyses import data_quality
@@ -34,8 +35,7 @@ _ENGINE_STEP = re.compile(r"(?i)(execute_(context|new|model)|step\[|.*decode)")
 _PREFILL = re.compile(r"(?i)(prefill|extend|execute_new|context_[1-9])")
 
 
-@dataclass(frozen=True, slots=True)
-class RankJudgement:
+class RankJudgement(msgspec.Struct, frozen=True):
     """One rank's losses.
 
     Attributes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -24,8 +24,7 @@ UNKNOWN_ERROR = 1 << 60
 """Error in ns of a clock that nothing could be compared with: no wait is above it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offsets:
+class Offsets(msgspec.Struct, frozen=True):
     """How far each rank's clock is ahead of the group's, and by how much one collective may be off from that: ns, shape (R,)."""
 
     offset: Rows
@@ -71,8 +70,7 @@ def _medians(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.where(empty, 0.0, np.nanmedian(np.where(empty[:, None], 0.0, values), axis=1))
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(msgspec.Struct, frozen=True):
     """A rank's clock against that of the lowest rank.
 
     Attributes:

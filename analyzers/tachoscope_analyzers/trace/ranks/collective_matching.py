@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -116,8 +117,7 @@ def _by_number(parts: dict[int, pd.DataFrame]) -> dict[int, Rows]:
     return {rank: np.array([place[key] for key in keys], dtype=np.int64) for rank, keys in keyed.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Sequence:
+class _Sequence(msgspec.Struct, frozen=True):
     """A group's collectives on one rank, in order, shape (C,): what tells each from others, its end in ns, its step or -1."""
 
     token: Rows
@@ -135,8 +135,7 @@ class _Sequence:
 _KINDS = {kind: number for number, kind in enumerate((OTHER, *SYNCHRONOUS, "broadcast", "reduce", "gather", "scatter"))}
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
+class _Fit(msgspec.Struct, frozen=True):
     """How well two sequences fit when one is moved by `shift` places.
 
     Attributes:

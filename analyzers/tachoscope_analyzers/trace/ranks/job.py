@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tachoscope_analyzers.trace.ranks.clock_alignment import Clock, clock_rows, clock_table, completed, group_offsets
 from tachoscope_analyzers.trace.ranks.collective_matching import match
@@ -191,10 +193,10 @@ def _summaries(
 ) -> tuple[list[RankSummary], dict[Path, str]]:
     """Return the summaries as they complete, and the reasons of implicit files that are not traces."""
     most = max(_LEAST_OF_A_RANK, min(wanted.collectives, MOST_COLLECTIVES // max(len(files), 1)))
-    wanted = replace(wanted, collectives=most)
+    wanted = msgspec.structs.replace(wanted, collectives=most)
     label = labels(files)
     running: dict[Future[RankSummary], Path] = {
-        executor.submit(summarise, path, replace(wanted, label=label[path])): path for path in files
+        executor.submit(summarise, path, msgspec.structs.replace(wanted, label=label[path])): path for path in files
     }
     found: list[RankSummary] = []
     failed: dict[Path, str] = {}
@@ -227,7 +229,7 @@ def _add_summary(found: list[RankSummary], newest: RankSummary) -> None:
     """Add a summary; sums are merged at once to hold only one set."""
     if found and newest.sums is not None:
         sums = _merged([one for one in (found[-1].sums, newest.sums) if one is not None])
-        found[-1], newest = replace(found[-1], sums=None), replace(newest, sums=sums)
+        found[-1], newest = msgspec.structs.replace(found[-1], sums=None), msgspec.structs.replace(newest, sums=sums)
     found.append(newest)
 
 
@@ -263,7 +265,7 @@ def _by_rank(found: list[RankSummary]) -> dict[int, RankSummary]:
     known = {one.rank: one for one in found if one.rank is not None}
     free = (number for number in range(len(found) + len(known)) if number not in known)
     silent = sorted((one for one in found if one.rank is None), key=lambda one: one.path)
-    known |= {number: replace(one, rank=None) for number, one in zip(free, silent, strict=False)}
+    known |= {number: msgspec.structs.replace(one, rank=None) for number, one in zip(free, silent, strict=False)}
     return dict(sorted(known.items()))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -38,8 +38,7 @@ ARRIVAL = np.dtype(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryOptions:
+class SummaryOptions(msgspec.Struct, frozen=True):
     """What is worked out for a rank beyond its summary.
 
     Attributes:
@@ -56,8 +55,7 @@ class SummaryOptions:
     profile: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RankSummary:
+class RankSummary(msgspec.Struct, frozen=True):
     """One rank, small enough to be sent between machines and kept for thousands of ranks.
 
     Attributes:
@@ -104,7 +102,7 @@ def summarise(path: Path, wanted: SummaryOptions) -> RankSummary:
         from tachoscope_analyzers.trace.analyses.all_tables import write_tables  # with all analyses, which few ask for
 
         write_tables(view, wanted.tables / (f"rank-{found.rank}" if found.rank is not None else wanted.label or stem(path)))
-    return replace(
+    return msgspec.structs.replace(
         found,
         judgement=judge_rank(view, what_if=wanted.what_if) if wanted.judged else None,
         sums=_profile(view) if wanted.profile else None,
