@@ -18,6 +18,7 @@ SWITCH = "TACHOSCOPE_NATIVE"
 MODULES: dict[str, str] = {
     "tachoscope.failures.native_faults": "the line of a fault beside a job's own faulthandler",
     "tachoscope.sampling.native_stacks": "lines of a running thread, exact in pure Python",
+    "tachoscope_analyzers.trace.events._intervals": "sets of time",
     "tachoscope_analyzers.trace.events._nesting": "which call of a trace happened in which",
     "tachoscope_analyzers.trace.graph._replay": "replays of a trace's dependencies",
     "tachoscope_analyzers.trace.reading._scan": "text of traces to columns",

@@ -12,4 +12,4 @@ _PACKAGE = Path(__file__).parents[1]
 
 def shipped(name: str) -> Any:
     """Return what a YAML file of this package holds, such as `trace/analyses/devices.yaml`."""
-    return yaml_text.load((_PACKAGE / name).read_bytes())
+    return yaml_text.load_shipped((_PACKAGE / name).read_bytes())

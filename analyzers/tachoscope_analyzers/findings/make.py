@@ -15,7 +15,7 @@ from msgspec import UNSET
 from tachoscope_analyzers.data.thresholds import threshold
 from tachoscope_analyzers.findings.calibration import MOST, NOT_CALIBRATED, Calibration
 from tachoscope_analyzers.stats import spikes
-from tachoscope_analyzers.stats.arrays import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix, quantile
 from tachoscope_analyzers.stats.change_points import large_change_points
 from tachoscope_core.report.report import SEVERITY_ORDER, AdvisedSettings, Evidence, Finding, RunnerUp, Severity, StepSeconds
 from tachoscope_core.report.taxonomy import BY_SLUG
@@ -145,7 +145,7 @@ class Series:
 
 def step_seconds(seconds: Matrix) -> StepSeconds:
     """Return the distribution of the step times, shape (K,)."""
-    p50, p95, p99 = (float(value) for value in np.quantile(seconds, [0.5, 0.95, 0.99]))
+    p50, p95, p99 = (quantile(seconds, at) for at in (0.5, 0.95, 0.99))
     return StepSeconds(mean=float(seconds.mean()), p50=p50, p95=p95, p99=p99)
 
 
@@ -173,7 +173,7 @@ def _finding(
         return None
     changes = large_change_points(candidate.seconds, threshold("change_share") * mean)
     shares = resampled_shares(candidate.seconds, series.seconds, changes)
-    low, high = (float(end) for end in np.quantile(shares, [0.025, 0.975]))
+    low, high = (quantile(shares, at) for at in (0.025, 0.975))
     by_share = candidate.level or severity(lost / mean, low, len(series.seconds))
     if by_share is None:
         return None
@@ -273,7 +273,7 @@ def healthy_finding(
     if share < threshold("compute_bound_share") or len(series.seconds) < threshold("warning_steps"):
         return []
     shares = resampled_shares(seconds, series.seconds)
-    low, high = np.quantile(shares, [0.025, 0.975])
+    low, high = (quantile(shares, at) for at in (0.025, 0.975))
     other, lost = runner_up
     entry = BY_SLUG[slug]
     evidence = Evidence(

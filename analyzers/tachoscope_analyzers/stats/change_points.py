@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tachoscope_analyzers.data.thresholds import threshold
-from tachoscope_analyzers.stats.arrays import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix, median
 
 _MOST_BINS = 2000
 """A longer series is looked at in bins of so many steps that no more than twice as many are left, each by its median."""
@@ -58,7 +58,7 @@ def large_change_points(seconds: Matrix, least: float) -> list[int]:
     """
     apart = least_steps(len(seconds))
     blocks = len(seconds) // apart
-    medians = np.median(seconds[: blocks * apart].reshape(blocks, apart), axis=1)
+    medians = median(seconds[: blocks * apart].reshape(blocks, apart))
     return change_points(seconds) if blocks > 1 and float(np.ptp(medians)) >= least / 2 else []
 
 

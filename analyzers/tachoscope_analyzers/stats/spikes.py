@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.data.thresholds import threshold
+from tachoscope_analyzers.stats.arrays import median
 from tachoscope_core.report.report import Evidence
 
 Matrix = npt.NDArray[np.float64]
@@ -54,8 +55,8 @@ def rhythm(seconds: Matrix, numbers: npt.NDArray[np.int64]) -> SpikePattern:
         return SpikePattern("steady", len(begins), ratio)
     gaps = np.diff(begins).astype(float)
     if len(gaps) < threshold("period_minimum_gaps"):
-        return SpikePattern("rare", len(begins), ratio, float(np.median(gaps)) if len(gaps) else 0.0)
-    period = float(np.median(gaps))
+        return SpikePattern("rare", len(begins), ratio, float(median(gaps)) if len(gaps) else 0.0)
+    period = float(median(gaps))
     # One spike may be missing (cut off by a failure, too short to count), then the gap is two periods.
     regular = float((np.abs(gaps - np.round(gaps / period) * period) <= 0.02 * gaps).mean()) if period > 1 else 0.0
     return SpikePattern("periodic" if regular >= threshold("period_gaps") else "irregular", len(begins), ratio, period, regular)

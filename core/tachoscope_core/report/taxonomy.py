@@ -31,7 +31,7 @@ class Bottleneck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _read() -> dict[str, Bottleneck]:
-    data = yaml_text.load(Path(__file__).with_name("taxonomy.yaml").read_bytes())
+    data = yaml_text.load_shipped(Path(__file__).with_name("taxonomy.yaml").read_bytes())
     families = msgspec.convert(data, dict[str, dict[str, Bottleneck]])
     return {
         slug: msgspec.structs.replace(entry, slug=slug, family=family)

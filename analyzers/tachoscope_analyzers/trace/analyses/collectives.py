@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import median
 from tachoscope_analyzers.trace.analyses.collective_message import Arguments, message_bytes
 from tachoscope_analyzers.trace.analyses.exposed_communication import Computing
 from tachoscope_analyzers.trace.events.collective_names import OTHER, bus_factor, collective_kind, host_collective
@@ -96,7 +97,7 @@ def collectives(view: TraceView) -> Collectives:
     Fields of `groups`: side, group, group_description, group_size, kind, count, bytes (-1 when those of any row are not known),
     total_ns, exposed_ns (each moment once, also where collectives of a row overlap), bus_bandwidth_median_gb_per_s.
     """
-    communicating = np.asarray(view.classes == COMMUNICATION, dtype=bool)
+    communicating = view.classes.is_any(COMMUNICATION)
     computing = Computing(view, communicating)
     launches = view.work.launch[communicating]
     rows = np.concatenate([_on_device(view, communicating), _on_host(view, launches)])
@@ -121,7 +122,7 @@ def _by_group(rows: Array, computing: Computing) -> Array:
             int(part["bytes"].sum()) if (part["bytes"] >= 0).all() else -1,
             int(part["duration_ns"].sum()),
             sum(one.total for one in computing.exposed(part)),
-            float(np.median(known)) if len(known) else np.nan,
+            float(median(known)) if len(known) else np.nan,
         )
     shortest_first = -groups["exposed_ns"]
     return groups[np.argsort(shortest_first, kind="stable")]
@@ -149,9 +150,11 @@ def _on_device(view: TraceView, communicating: npt.NDArray[np.bool_]) -> Array:
     trace, work = view.trace, view.work
     rows, launch = work.row[communicating], work.launch[communicating]
     named = backend_annotations(trace).rows
+    is_named = np.zeros(len(trace.events) + 1, dtype=bool)  # the last is for no event, -1
+    is_named[named] = True
     annotation = np.full(len(rows), -1, dtype=np.int64)
     for level in reversed(levels_above(launch, view.operator_of)):
-        annotation = np.where(np.isin(level, named), level, annotation)
+        annotation = np.where(is_named[level], level, annotation)
     found = _CollectiveColumns(
         rows=rows,
         annotation=annotation,

@@ -69,12 +69,12 @@ def inefficient(view: TraceView, device: int, starts: Rows, ends: Rows) -> Kerne
         return "a device that is known to have TF32"
     codes, place = trace.distinct_names(work.row)
     names = trace.strings[codes]
-    cores = np.array([tensor_cores_of(name) for name in names], dtype=object)[place]
-    precision = np.array([precision_of(name) for name in names], dtype=object)[place]
+    is_told = np.array([tensor_cores_of(name) in ("yes", "no") for name in names], dtype=bool)
+    is_poor = np.array([tensor_cores_of(name) == "no" and precision_of(name) in ("fp32", "float32") for name in names], dtype=bool)
     mine = _kernels(view, device)
-    if not (mine & np.isin(cores, ("yes", "no"))).any():
+    if not (mine & is_told[place]).any():
         return "matrix kernels with their precision in the name"
-    poor = mine & (cores == "no") & np.isin(precision, ("fp32", "float32"))
+    poor = mine & is_poor[place]
     lost = np.where(poor, (work.end - work.start) * (1.0 - 1.0 / _TF32_GAIN), 0.0)
     total = (work.end - work.start)[mine].sum()
     evidence = measured(
@@ -88,7 +88,7 @@ def inefficient(view: TraceView, device: int, starts: Rows, ends: Rows) -> Kerne
 
 def _kernels(view: TraceView, device: int) -> npt.NDArray[np.bool_]:
     work = view.work
-    kernels = (work.device == device) & (work.kind == Kind.KERNEL) & (view.classes != COMMUNICATION)
+    kernels = (work.device == device) & (work.kind == Kind.KERNEL) & ~view.classes.is_any(COMMUNICATION)
     return np.asarray(kernels, dtype=bool)
 
 

@@ -142,8 +142,7 @@ def _device(view: TraceView, device: int, bounds: Nanoseconds) -> Row:
 
 def _stream(view: TraceView, mine: slice, bounds: Nanoseconds, *, several: bool) -> Row:
     work, classes = view.work, view.classes[mine]
-    copying = (classes == MEMCPY) | (classes == MEMSET)
-    communicating = classes == COMMUNICATION
+    copying, communicating = classes.is_any(MEMCPY, MEMSET), classes.is_any(COMMUNICATION)
     times = _in_turn(work.start[mine], work.end[mine], (~copying & ~communicating, communicating, copying), bounds)
     number = f"stream {int(work.stream[mine.start])}"
     name = f"device {int(work.device[mine.start])} {number}" if several else number

@@ -47,14 +47,12 @@ class DeviceTime(msgspec.Struct, frozen=True):
 def device_time(view: TraceView, device: int) -> DeviceTime:
     """Return the sets of time of a device; compute, exposed communication and exposed copies make up its busy time."""
     work = view.work
-    kind = view.classes
     mine = work.device == device
 
     def covering(chosen: npt.NDArray[np.bool_]) -> Intervals:
         return union(work.start[mine & chosen], work.end[mine & chosen])
 
-    communicating = kind == COMMUNICATION
-    copying = (kind == MEMCPY) | (kind == MEMSET)
+    communicating, copying = view.classes.is_any(COMMUNICATION), view.classes.is_any(MEMCPY, MEMSET)
     busy, compute = covering(np.ones(len(work), dtype=bool)), covering(~communicating & ~copying)
     communication = covering(communicating)
     exposed = difference(communication, compute)

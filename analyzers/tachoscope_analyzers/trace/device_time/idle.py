@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import distinct
 from tachoscope_analyzers.trace.events import host_spans as host
 from tachoscope_analyzers.trace.events.callers import outermost_operators, source_lines
 from tachoscope_analyzers.trace.events.categories import Labels, labels, names
@@ -132,7 +133,7 @@ def summed(places: tuple[Labels, ...], gap: Rows, duration: Nanoseconds) -> npt.
     np.add.at(sums["total_ns"], place, duration)
     np.maximum.at(sums["longest_ns"], place, duration)
     width = int(gap.max(initial=0)) + 1
-    np.add.at(sums["gaps"], np.unique(place.reshape(-1) * width + gap) // width, 1)
+    np.add.at(sums["gaps"], distinct(place.reshape(-1) * width + gap) // width, 1)
     return sums[np.lexsort((first, -sums["total_ns"]))]
 
 

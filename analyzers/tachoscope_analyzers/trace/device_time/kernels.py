@@ -27,7 +27,7 @@ def by_class(view: TraceView) -> pd.DataFrame:
     Columns: device, class, count, total_ns, share_percent (of the device's total), mean_ns, min_ns, max_ns, std_ns.
     """
     work = view.work
-    frame = pd.DataFrame({"device": work.device, "class": view.classes, "duration_ns": work.end - work.start})
+    frame = pd.DataFrame({"device": work.device, "class": _class_names(view), "duration_ns": work.end - work.start})
     return _statistics(frame, ["device", "class"])
 
 
@@ -39,7 +39,7 @@ def by_name(view: TraceView) -> pd.DataFrame:
     """
     trace, work = view.trace, view.work
     duration = work.end - work.start
-    frame = pd.DataFrame({"device": work.device, "class": view.classes, "name": trace.events["name"][work.row]})
+    frame = pd.DataFrame({"device": work.device, "class": _class_names(view), "name": trace.events["name"][work.row]})
     frame["duration_ns"] = duration
     for column in ("occupancy_percent", "blocks_per_sm"):
         value = _device_column(trace, work, column)
@@ -106,6 +106,10 @@ SUMMARY_COLUMNS = [
     "blocks_per_sm",
     "tensor_core_time_percent",
 ]
+
+
+def _class_names(view: TraceView) -> npt.NDArray[np.object_]:
+    return np.array(view.classes.texts, dtype=object)[view.classes.number]
 
 
 def _statistics(frame: pd.DataFrame, keys: list[str], sums: tuple[str, ...] = ()) -> pd.DataFrame:

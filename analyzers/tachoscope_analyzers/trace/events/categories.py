@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tachoscope_analyzers.trace.reading.trace import Array, Trace
 
@@ -19,8 +20,12 @@ class Labels(msgspec.Struct, frozen=True):
     texts: list[str]
     number: Array
 
-    def __getitem__(self, rows: Array) -> Labels:
+    def __getitem__(self, rows: Array | slice) -> Labels:
         return Labels(self.texts, self.number[rows])
+
+    def is_any(self, *texts: str) -> npt.NDArray[np.bool_]:
+        """Return which rows have one of some texts, shape of the rows."""
+        return np.asarray(np.array([text in texts for text in self.texts] or [False])[self.number])
 
     @property
     def categorical(self) -> pd.Categorical:

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import distinct
 from tachoscope_analyzers.trace.events.collective_names import host_collective, moves_data, only_launches
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
@@ -43,12 +44,16 @@ def host_collectives(trace: Trace, operator_of: Rows, launches: Rows) -> HostCol
         launches: rows of the calls that launched communication kernels.
     """
     found = backend_annotations(trace)
-    around = np.unique(np.concatenate(list(levels_above(found.rows, operator_of)) or [found.rows]))
-    noted = np.setdiff1d(_noted(trace), around)  # around an annotation it notes the arguments of the same collective
+    around = distinct(np.concatenate(list(levels_above(found.rows, operator_of)) or [found.rows]))
+    # Around an annotation it notes the arguments of the same collective.
+    noted = np.setdiff1d(distinct(_noted(trace)), around, assume_unique=True)
     rows = np.concatenate([found.rows, noted])
     only_launch = np.concatenate([found.only_launch, np.ones(len(noted), dtype=bool)])
     with_kernels = np.concatenate([np.zeros(0, dtype=np.int64), *levels_above(launches[launches >= 0], operator_of)])
-    kept = ~(only_launch & np.isin(rows, with_kernels))
+    has_kernel = np.zeros(len(trace.events) + 1, dtype=bool)  # the last is for no event, -1
+    has_kernel[with_kernels] = True
+    has_kernel[-1] = False
+    kept = ~(only_launch & has_kernel[rows])
     return HostCollectives(rows[kept], only_launch[kept])
 
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import distinct
 from tachoscope_analyzers.trace.events.intervals import Intervals, union
 from tachoscope_analyzers.trace.events.launch_links import DeviceWork, Rows
 from tachoscope_analyzers.trace.events.runtime_calls import SYNCHRONISING, Role, roles
@@ -113,7 +114,7 @@ def _rows_by_cause(trace: Trace) -> dict[str, Rows]:
     for cause, kinds, pattern in _PATTERNS:
         matching = np.array([re.match(pattern, texts[code]) is not None for code in codes], dtype=bool)
         found[cause].append(rows[is_any(kind, kinds) & matching[place]] if len(codes) else rows)
-    return {cause: np.unique(np.concatenate(parts)) for cause, parts in found.items()}
+    return {cause: distinct(np.concatenate(parts)) for cause, parts in found.items()}
 
 
 def _driving_tracks(trace: Trace, work: DeviceWork, marks: Rows) -> npt.NDArray[np.int64]:
@@ -121,9 +122,9 @@ def _driving_tracks(trace: Trace, work: DeviceWork, marks: Rows) -> npt.NDArray[
     launches = work.launch[work.launch >= 0]
     track = trace.events["track"]
     if len(launches):
-        return np.unique(track[np.concatenate([launches, marks])]).astype(np.int64)
+        return distinct(track[np.concatenate([launches, marks])]).astype(np.int64)
     host = is_any(trace.kind, (*_SPANS, Kind.RUNTIME, *_FRAMES))
-    return np.unique(track[host]).astype(np.int64)
+    return distinct(track[host]).astype(np.int64)
 
 
 def _spans(trace: Trace, rows: Rows) -> Spans:

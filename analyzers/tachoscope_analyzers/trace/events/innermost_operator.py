@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import distinct
 from tachoscope_analyzers.trace.events.intervals import covered, union
 from tachoscope_analyzers.trace.events.nesting import parents
 from tachoscope_analyzers.trace.reading.event_kinds import Kind, is_any
@@ -20,7 +21,7 @@ def cut_by_operator(trace: Trace, track: Array, start: Array, end: Array, also: 
     it is of, its start and end, and the innermost event (-1: none). The pieces of a stretch tile it, in order.
     """
     number, starts, ends, owners = [], [], [], []
-    for thread in np.unique(track).tolist():
+    for thread in distinct(track).tolist():
         mine = np.flatnonzero(track == thread)
         times, owner = _timeline(trace, thread, start[mine], end[mine], also)
         first = np.searchsorted(times, start[mine], side="right")

@@ -9,6 +9,9 @@ import msgspec
 import numpy as np
 
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
+from tachoscope_core.native import native
+
+MODULE = "tachoscope_analyzers.trace.events._intervals"
 
 
 class Intervals(msgspec.Struct, frozen=True):
@@ -31,6 +34,18 @@ EMPTY = Intervals(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 def union(starts: Nanoseconds, ends: Nanoseconds) -> Intervals:
     """Return the set that any intervals cover, given in any order, overlapping and empty ones too."""
+    module = native(MODULE).module
+    if module is None:
+        return union_in_python(starts, ends)
+    found = _new(len(starts))
+    if (size := module.unite(*map(_plain, (starts, ends)), *found)) < 0:
+        order = np.argsort(starts, kind="stable")
+        size = module.unite(*map(_plain, (starts[order], ends[order])), *found)
+    return _cut(found, size)
+
+
+def union_in_python(starts: Nanoseconds, ends: Nanoseconds) -> Intervals:
+    """Return what `union` does, without the native module."""
     kept = ends > starts
     starts, ends = starts[kept], ends[kept]
     if not len(starts):
@@ -45,6 +60,15 @@ def intersection(one: Intervals, other: Intervals) -> Intervals:
     """Return the time that is in both sets."""
     if not len(one) or not len(other):
         return EMPTY
+    module = native(MODULE).module
+    if module is None:
+        return intersection_in_python(one, other)
+    found = _new(len(one) + len(other))
+    return _cut(found, module.intersect(*map(_plain, (one.starts, one.ends, other.starts, other.ends)), *found))
+
+
+def intersection_in_python(one: Intervals, other: Intervals) -> Intervals:
+    """Return what `intersection` does, without the native module."""
     first = np.searchsorted(other.ends, one.starts, side="right")
     last = np.searchsorted(other.starts, one.ends, side="left")
     count = np.maximum(last - first, 0)
@@ -92,7 +116,32 @@ def _before(one: Intervals, times: Nanoseconds) -> Nanoseconds:
     """Return the length of the set before each time."""
     if not len(one):
         return np.zeros(np.shape(times), dtype=np.int64)
+    module = native(MODULE).module
+    if module is None:
+        return before_in_python(one, times)
+    whole = np.append(np.int64(0), np.cumsum(one.ends - one.starts))
+    found = np.empty(len(times), dtype=np.int64)
+    module.lengths(*map(_plain, (one.starts, one.ends, whole, times)), found)
+    return found
+
+
+def before_in_python(one: Intervals, times: Nanoseconds) -> Nanoseconds:
+    """Return what `_before` does, without the native module."""
     whole = np.append(np.int64(0), np.cumsum(one.ends - one.starts))
     begun = np.searchsorted(one.starts, times, side="right")
     last = np.maximum(begun - 1, 0)
     return np.where(begun > 0, whole[last] + np.minimum(times, one.ends[last]) - one.starts[last], 0)
+
+
+def _plain(values: Nanoseconds) -> Nanoseconds:
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def _new(size: int) -> tuple[Nanoseconds, Nanoseconds]:
+    return np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+
+
+def _cut(found: tuple[Nanoseconds, Nanoseconds], size: int) -> Intervals:
+    """Return what was written of two arrays, copied where it would keep much more in memory."""
+    starts, ends = found[0][:size], found[1][:size]
+    return Intervals(starts, ends) if 2 * size >= len(found[0]) else Intervals(starts.copy(), ends.copy())

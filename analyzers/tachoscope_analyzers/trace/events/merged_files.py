@@ -11,6 +11,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import distinct
 from tachoscope_analyzers.trace.reading import uncategorised_events
 from tachoscope_analyzers.trace.reading.trace import Trace
 
@@ -61,7 +62,7 @@ def own_callers(trace: Trace, calls: Rows, rows: Rows) -> tuple[Rows, Rows] | No
     if len(devices) < 2:
         return None
     of_call = processes(trace, calls)
-    hosts = np.setdiff1d(_there(of_call), devices)  # on some accelerators the device calls too
+    hosts = np.setdiff1d(_there(of_call), devices, assume_unique=True)  # on some accelerators the device calls too
     if len(hosts) < 2 or not _share_ids(trace, calls, of_call, hosts):
         return None
     host_place, host_process = _middles(calls, of_call, hosts)
@@ -88,7 +89,7 @@ def _there(numbers: Rows) -> Rows:
 def _share_ids(trace: Trace, calls: Rows, process: Rows, hosts: Rows) -> bool:
     mine = np.isin(process, hosts)
     ids, number = np.unique(trace.events["correlation"][calls[mine]], return_inverse=True)
-    return len(np.unique(number * (int(process.max()) + 1) + process[mine])) > len(ids)
+    return len(distinct(number * (int(process.max()) + 1) + process[mine])) > len(ids)
 
 
 def _middles(rows: Rows, process: Rows, wanted: Rows) -> tuple[Rows, Rows]:

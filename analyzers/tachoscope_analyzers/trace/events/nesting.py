@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import distinct
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
 from tachoscope_core.native import native
 
@@ -65,7 +66,7 @@ def _keys(track: npt.NDArray[np.int32], start: Nanoseconds, end: Nanoseconds) ->
     first = start.min()
     start, end, width = start - first, end - first, int(end.max() - first) + 1
     if width * (int(track.max()) + 1) > np.iinfo(np.int64).max:
-        moments = np.unique(np.concatenate([start, end]))
+        moments = distinct(np.concatenate([start, end]))
         start, end, width = np.searchsorted(moments, start), np.searchsorted(moments, end), len(moments)
     base = track.astype(np.int64) * width
     return base + start, base + end

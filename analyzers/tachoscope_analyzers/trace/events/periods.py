@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import distinct
 from tachoscope_analyzers.trace.events.launch_links import DeviceWork
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.exact_time import Nanoseconds
@@ -37,7 +38,7 @@ def marks_in_device_work(trace: Trace, work: DeviceWork) -> Nanoseconds:
     candidates = np.flatnonzero((counts >= _LEAST_REPETITIONS) & (counts * _LEAST_KERNELS <= len(kernels)))
     for code in candidates[np.argsort(counts[candidates], kind="stable")][:_MOST_CANDIDATES]:
         marks = np.flatnonzero(place == code)
-        starts = np.unique(work.start[kernels[marks]])
+        starts = distinct(work.start[kernels[marks]])
         if (
             _repeats(signature, marks, len(kernels))
             and _launched_apart(work.launch[kernels[marks]])
@@ -68,7 +69,7 @@ def _repeats(signature: npt.NDArray[np.uint64], marks: npt.NDArray[np.int64], ke
 def _launched_apart(launches: npt.NDArray[np.int64]) -> bool:
     """Return whether each repetition has its own launch call; repeats within one CUDA graph are layers."""
     known = launches[launches >= 0]
-    return len(np.unique(known)) == len(known)
+    return len(distinct(known)) == len(known)
 
 
 def _regular(starts: Nanoseconds, window_ns: int) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import distinct
 from tachoscope_analyzers.trace.events.launch_links import DeviceWork
 from tachoscope_analyzers.trace.events.nesting import parents
 from tachoscope_analyzers.trace.events.periods import marks_in_device_work
@@ -151,7 +152,7 @@ def _inferred(trace: Trace, work: DeviceWork) -> Iterator[tuple[str, Nanoseconds
     first = min(window(trace, work)[0], trace.first_ns)
     yield "optimizer", np.append(np.int64(first), ends[:-1]) if len(ends) else ends, ends
     loads = _of_busiest_track(trace, named(trace, _LOADER_CALL, (*_HOST_MARKS, Kind.PYTHON)))
-    starts = np.unique(trace.start[loads])
+    starts = distinct(trace.start[loads])
     yield "loader", starts, np.append(starts[1:], trace.end.max())
     starts = marks_in_device_work(trace, work)
     yield "period", starts, np.append(starts[1:], work.end.max(initial=0))
@@ -202,7 +203,7 @@ def _optimizer_ends(trace: Trace) -> Nanoseconds:
     names, counts = np.unique(of_rows, return_counts=True)
     several = np.where(counts > 1, counts, np.iinfo(np.int64).max)
     chosen = of_rows == names[several.argmin()]
-    return np.unique(trace.end[rows[chosen]])
+    return distinct(trace.end[rows[chosen]])
 
 
 def _tiled(trace: Trace, work: DeviceWork, starts: Nanoseconds, ends: Nanoseconds, numbers: Nanoseconds, source: str) -> Steps:

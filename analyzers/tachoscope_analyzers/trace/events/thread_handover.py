@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import distinct
 from tachoscope_analyzers.trace.events.host_spans import MARKER
 from tachoscope_analyzers.trace.events.intervals import Intervals, gaps, union
 from tachoscope_analyzers.trace.events.steps import PROFILER_STEP, named
@@ -33,7 +34,7 @@ def main_thread(trace: Trace) -> int:
     marks = named(trace, PROFILER_STEP, (Kind.CPU_OP, Kind.ANNOTATION))
     if len(marks):
         return int(np.bincount(track[marks]).argmax())
-    autograd = np.unique(track[_backward(trace)])
+    autograd = distinct(track[_backward(trace)])
     for kinds in ((Kind.CPU_OP,), (Kind.ANNOTATION, Kind.RUNTIME, Kind.PYTHON)):
         threads = track[is_any(trace.kind, kinds)]
         forward = threads[~np.isin(threads, autograd)]
@@ -45,7 +46,7 @@ def main_thread(trace: Trace) -> int:
 def handovers(trace: Trace, main: int, start: int, end: int) -> Handovers:
     """Return where the main thread pauses for an autograd thread's work, and goes on after it, between two moments."""
     track = trace.events["track"]
-    threads = np.setdiff1d(track[_backward(trace)], [main])
+    threads = np.setdiff1d(distinct(track[_backward(trace)]), [main], assume_unique=True)
     pauses = gaps(activity(trace, main), start, end)
     kept = pauses.ends - pauses.starts >= _LEAST_PAUSE_NS
     pauses = Intervals(pauses.starts[kept], pauses.ends[kept])

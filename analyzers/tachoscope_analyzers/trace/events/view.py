@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from tachoscope_analyzers.trace.events.categories import Labels, labels
 from tachoscope_analyzers.trace.events.host_spans import HostSpans, host_spans
 from tachoscope_analyzers.trace.events.kernel_names import MEMCPY, MEMSET, class_of
 from tachoscope_analyzers.trace.events.launch_links import DeviceWork, Rows, device_work, enclosing_operators
@@ -32,14 +32,13 @@ class TraceView:
         return np.sort(self.trace.events["correlation"][self.work.row])
 
     @cached_property
-    def classes(self) -> npt.NDArray[np.object_]:
+    def classes(self) -> Labels:
         """The class of each piece of the device's work, shape (D,): of kernels by name, else `memcpy` or `memset`."""
         work = self.work
         codes, place = self.trace.distinct_names(work.row)
-        by_name = np.array([class_of(text) for text in self.trace.strings[codes]], dtype=object)
-        found = by_name[place] if len(codes) else np.zeros(0, dtype=object)
-        found[work.kind == Kind.MEMCPY] = MEMCPY
-        found[work.kind == Kind.MEMSET] = MEMSET
+        found = labels([*map(class_of, self.trace.strings[codes].tolist()), MEMCPY, MEMSET], place)
+        found.number[work.kind == Kind.MEMCPY] = found.texts.index(MEMCPY)
+        found.number[work.kind == Kind.MEMSET] = found.texts.index(MEMSET)
         return found
 
     @cached_property

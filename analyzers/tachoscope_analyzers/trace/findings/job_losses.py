@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tachoscope_analyzers.stats.arrays import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix, distinct
 from tachoscope_analyzers.trace.device_time.ledger import HOST, STATES
 from tachoscope_analyzers.trace.graph.replay import Counterfactual
 from tachoscope_analyzers.trace.losses.by_rank import Loss
@@ -100,7 +100,7 @@ def _common(tables: list[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.int64], list
     numbers = each[0]
     for other in each[1:]:
         numbers = np.intersect1d(numbers, other)
-    if len(each) == 1 or not len(numbers) or any(len(np.unique(one)) < len(one) for one in each):
+    if len(each) == 1 or not len(numbers) or any(len(distinct(one)) < len(one) for one in each):
         count = min(map(len, each))
         return each[0][:count], [np.arange(count)] * len(each)
     return numbers, [np.flatnonzero(np.isin(one, numbers)) for one in each]

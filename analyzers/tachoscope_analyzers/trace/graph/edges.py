@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import quantile
 from tachoscope_analyzers.trace.events.thread_handover import Handovers
 from tachoscope_analyzers.trace.graph.nodes import Layout
 from tachoscope_analyzers.trace.graph.waits import Queues
@@ -116,7 +117,8 @@ def _device(nodes: Layout, queues: Queues, crossings: tuple[Array, Array]) -> li
     known = latency >= 0
     launched, call, latency = launched[known], call[known], latency[known]
     idle = idle_since[launched] <= nodes.begin[call]
-    usual = int(np.quantile(latency[idle], _USUAL_QUANTILE, method="lower")) if idle.any() else int(latency.min(initial=1 << 40))
+    of_idle = np.sort(latency[idle])
+    usual = int(of_idle[int(_USUAL_QUANTILE * (len(of_idle) - 1))]) if len(of_idle) else int(latency.min(initial=1 << 40))
     took = nodes.finish[call] - nodes.begin[call]
     allowed = np.where(idle & (latency <= _LONG_LATENCY * usual + took), latency, np.minimum(latency, np.maximum(usual, took)))
     pause = queues.begin[follows] - queues.end[follows - 1]
@@ -168,7 +170,7 @@ def _gap(pause: Array, queues: Queues, follows: Array, usual_latency: int) -> in
     """Return the longest usual pause (ns) between an event and the next, which waited for nothing else."""
     queued = queues.enqueued[follows] + 2 * usual_latency < queues.end[follows - 1]
     pauses = pause[queued & (pause >= 0) & (pause <= _USUAL_GAP_NS)]
-    return int(np.quantile(pauses, 0.95)) if len(pauses) else 0
+    return int(quantile(pauses, 0.95)) if len(pauses) else 0
 
 
 def _siblings(queues: Queues) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tachoscope_analyzers.stats.arrays import distinct
 from tachoscope_analyzers.trace.events import host_spans as host
 from tachoscope_analyzers.trace.events.intervals import Intervals, covered, difference, gaps, union
 from tachoscope_analyzers.trace.events.kernel_names import is_communication
@@ -146,8 +147,10 @@ def _host_spans(view: TraceView, graph: Graph, selection: Selection, times: Time
     call, program = _calls(graph), graph.edge == Edge.PROGRAM
     least = np.minimum(times.lag, 0)
     gone = 1 - selection.kept_ratio
-    for track in np.unique(graph.place[call | (graph.kind == Node.MARK)]).tolist():
+    for track in distinct(graph.place[call | (graph.kind == Node.MARK)]).tolist():
         spans = _spans(view, graph, selection.what, track)
+        if not len(spans):
+            continue
         edges = np.flatnonzero(program & (graph.place[graph.target] == track))
         nodes = np.flatnonzero(call & (graph.place == track))
         begin = finish[graph.source[edges]]

@@ -175,8 +175,11 @@ def stream_waits(calls: Calls, queues: Queues, said: SyncEvents) -> tuple[Array,
         return NONE, NONE
     known = said.known[waiting] & (said.source[waiting] >= 0) & (said.stream[waiting] >= 0) & (said.recorded[waiting] >= 0)
     first, second = _told_waits(waiting[known], calls, queues, said), _guessed_waits(waiting[~said.known[waiting]], calls, queues)
-    pairs = np.unique(np.stack([np.concatenate([first[0], second[0]]), np.concatenate([first[1], second[1]])]), axis=1)
-    return pairs[0], pairs[1]
+    source, target = np.concatenate([first[0], second[0]]), np.concatenate([first[1], second[1]])
+    order = np.lexsort((target, source))
+    source, target = source[order], target[order]
+    new = np.append(True, (source[1:] != source[:-1]) | (target[1:] != target[:-1]))[: len(order)]
+    return source[new], target[new]
 
 
 def _told_waits(waiting: Array, calls: Calls, queues: Queues, said: SyncEvents) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tachoscope_analyzers.findings.evidence import measured
-from tachoscope_analyzers.stats.arrays import Matrix
+from tachoscope_analyzers.stats.arrays import Matrix, distinct
 from tachoscope_analyzers.trace.analyses.inefficient_kernels import inefficient, underfilled
 from tachoscope_analyzers.trace.device_time.device_use import DeviceUse, device_use
 from tachoscope_analyzers.trace.device_time.idle import (
@@ -143,7 +143,7 @@ def _busiest(states: npt.NDArray[Any]) -> int:
     for idle in ("host_wait_ns", "data_wait_ns", "unexplained_ns"):
         busy -= states[idle]
     numbers: Rows = states["device"]
-    devices: list[int] = np.unique(numbers).tolist()
+    devices: list[int] = distinct(numbers).tolist()
     return max(devices, key=lambda device: int(busy[numbers == device].sum()))
 
 

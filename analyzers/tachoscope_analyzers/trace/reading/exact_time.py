@@ -22,6 +22,8 @@ _PLAIN = b"0123456789.,-"
 _MOST_DIGITS = 19
 """More do not fit into 64 bits; whether these did is seen from the result."""
 _MOST_DECIMALS = 12
+_POWERS = 10 ** np.arange(_MOST_DECIMALS - 2, dtype=np.int64)
+"""A look-up takes a tenth of the time of a power."""
 
 
 def from_text(values: Sequence[Raw]) -> Nanoseconds:
@@ -55,11 +57,11 @@ def from_digits(digits: Nanoseconds, decimals: Nanoseconds) -> Nanoseconds:
 
     None may be larger than `LARGEST` in nanoseconds.
     """
-    return _rounded(digits * _scale(decimals), 10 ** np.maximum(decimals - 3, 0))
+    return _rounded(digits * _scale(decimals), _POWERS[np.maximum(decimals - 3, 0)])
 
 
 def _scale(decimals: Nanoseconds) -> Nanoseconds:
-    return np.asarray(10 ** np.maximum(3 - decimals, 0))
+    return np.asarray(_POWERS[np.maximum(3 - decimals, 0)])
 
 
 def _rounded(values: Nanoseconds, divisor: Nanoseconds) -> Nanoseconds:

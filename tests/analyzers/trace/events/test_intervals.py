@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tachoscope_analyzers.trace.events import intervals
 from tachoscope_analyzers.trace.events.intervals import Intervals, covered, difference, gaps, intersection, union, within
 
 SPAN = 60
@@ -30,6 +31,21 @@ def points_of(one: Intervals) -> set[int]:
 
 def proper(one: Intervals) -> bool:
     return bool((one.ends > one.starts).all() and (one.starts[1:] > one.ends[:-1]).all())
+
+
+@given(pairs, pairs, st.lists(st.integers(-5, SPAN), max_size=12))
+def test_with_and_without_the_native_module_the_sets_are_the_same(
+    first: list[tuple[int, int]], second: list[tuple[int, int]], times: list[int]
+) -> None:
+    one, other = set_of(first), set_of(second)
+    for found, expected in (
+        (one, intervals.union_in_python(*columns(first))),
+        (intersection(one, other), intervals.intersection_in_python(one, other)),
+    ):
+        assert (found.starts.tolist(), found.ends.tolist()) == (expected.starts.tolist(), expected.ends.tolist())
+    moments = np.array(times, dtype=np.int64)
+    if len(one):
+        assert covered(one, np.full(len(times), -9), moments).tolist() == intervals.before_in_python(one, moments).tolist()
 
 
 @given(pairs)
