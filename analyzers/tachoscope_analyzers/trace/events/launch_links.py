@@ -103,9 +103,11 @@ def enclosing_operators(trace: Trace) -> Rows:
     inner = parents(trace.events["track"][host], trace.start[host], trace.end[host])
     found = np.full(len(trace.events), -1, dtype=np.int64)
     found[host] = np.where(inner >= 0, host[np.maximum(inner, 0)], -1)
-    is_call = trace.kind == Kind.RUNTIME
-    while (nested := (found >= 0) & is_call[np.maximum(found, 0)]).any():  # a driver call stands within a runtime call
+    is_call = np.append(trace.kind == Kind.RUNTIME, False)  # the last is for no event, -1
+    nested = host[is_call[found[host]]]
+    while len(nested):  # a driver call stands within a runtime call
         found[nested] = found[found[nested]]
+        nested = nested[is_call[found[nested]]]
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -43,17 +45,20 @@ def main_thread(trace: Trace) -> int:
     return -1
 
 
-def handovers(trace: Trace, main: int, start: int, end: int) -> Handovers:
-    """Return where the main thread pauses for an autograd thread's work, and goes on after it, between two moments."""
+def handovers(trace: Trace, active: Callable[[int], Intervals], main: int, start: int, end: int) -> Handovers:
+    """Return where the main thread pauses for an autograd thread's work, and goes on after it, between two moments.
+
+    `active` returns the `activity` of a track.
+    """
     track = trace.events["track"]
     threads = np.setdiff1d(distinct(track[_backward(trace)]), [main], assume_unique=True)
-    pauses = gaps(activity(trace, main), start, end)
+    pauses = gaps(active(main), start, end)
     kept = pauses.ends - pauses.starts >= _LEAST_PAUSE_NS
     pauses = Intervals(pauses.starts[kept], pauses.ends[kept])
     tracks: list[Array] = []
     times: list[Array] = []
     for thread in threads.tolist():
-        for at, moments in _bursts(pauses, activity(trace, thread)):
+        for at, moments in _bursts(pauses, active(thread)):
             tracks.append(np.full(len(moments), thread if at else main, dtype=np.int64))
             times.append(moments)
     if not tracks:

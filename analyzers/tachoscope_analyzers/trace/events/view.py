@@ -8,9 +8,11 @@ import numpy as np
 
 from tachoscope_analyzers.trace.events.categories import Labels, labels
 from tachoscope_analyzers.trace.events.host_spans import HostSpans, host_spans
+from tachoscope_analyzers.trace.events.intervals import Intervals
 from tachoscope_analyzers.trace.events.kernel_names import MEMCPY, MEMSET, class_of
 from tachoscope_analyzers.trace.events.launch_links import DeviceWork, Rows, device_work, enclosing_operators
 from tachoscope_analyzers.trace.events.steps import Steps, device_steps, steps
+from tachoscope_analyzers.trace.events.thread_handover import activity
 from tachoscope_analyzers.trace.reading.event_kinds import Kind
 from tachoscope_analyzers.trace.reading.trace import Trace
 
@@ -20,6 +22,7 @@ class TraceView:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
+        self._activity: dict[int, Intervals] = {}
 
     @cached_property
     def work(self) -> DeviceWork:
@@ -65,3 +68,9 @@ class TraceView:
     def host(self) -> HostSpans:
         """What the host's threads that drive the device were doing."""
         return host_spans(self.trace, self.work)
+
+    def activity(self, track: int) -> Intervals:
+        """When a thread is in operators or calls."""
+        if track not in self._activity:
+            self._activity[track] = activity(self.trace, track)
+        return self._activity[track]

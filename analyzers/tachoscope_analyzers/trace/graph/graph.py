@@ -73,7 +73,7 @@ def dependency_graph(view: TraceView) -> Graph:
     said = sync_events(trace, calls, queues)
     waits = host_waits(calls, queues, said)
     main = main_thread(trace)
-    moments = handovers(trace, main, start, end)
+    moments = handovers(trace, view.activity, main, start, end)
     nodes = layout(view, device, calls, queues, waits, moments, _ends(trace, main, start, end))
     found = edges(nodes, queues, waits, stream_waits(calls, queues, said), moments)
     return _ordered(nodes, found, queues.names)

@@ -12,7 +12,6 @@ from tachoscope_analyzers.trace.events.intervals import Intervals, covered, diff
 from tachoscope_analyzers.trace.events.kernel_names import is_communication
 from tachoscope_analyzers.trace.events.launch_links import Rows
 from tachoscope_analyzers.trace.events.runtime_calls import SYNCHRONISING, Role
-from tachoscope_analyzers.trace.events.thread_handover import activity
 from tachoscope_analyzers.trace.events.view import TraceView
 from tachoscope_analyzers.trace.graph.edges import Edge
 from tachoscope_analyzers.trace.graph.graph import Graph
@@ -170,7 +169,7 @@ def _spans(view: TraceView, graph: Graph, what: str, track: int) -> Intervals:
     if not len(view.work):  # on CPU other threads exchange while the training thread stands still: it waits for them
         rows = np.concatenate([rows, view.host.of_cause(host.COMMUNICATION).row])
     named = union(trace.start[rows], trace.end[rows])
-    pauses = gaps(activity(trace, track), graph.start_ns, graph.end_ns)
+    pauses = gaps(view.activity(track), graph.start_ns, graph.end_ns)
     long = pauses.ends - pauses.starts >= _LEAST_PAUSE_NS
     return difference(Intervals(pauses.starts[long], pauses.ends[long]), named)
 
