@@ -57,6 +57,8 @@ def from_digits(digits: Nanoseconds, decimals: Nanoseconds) -> Nanoseconds:
 
     None may be larger than `LARGEST` in nanoseconds.
     """
+    if len(decimals) and (decimals == decimals[0]).all():  # as nearly all writers have them
+        decimals = decimals[:1]
     return _rounded(digits * _scale(decimals), _POWERS[np.maximum(decimals - 3, 0)])
 
 
@@ -79,6 +81,8 @@ def from_float(values: Sequence[float] | npt.NDArray[np.float64]) -> Nanoseconds
     Exact below 104 days, where a float64 still holds three decimals. Any negative duration becomes -1 us.
     """
     microseconds = np.array(values, dtype=np.float64)
+    if microseconds.min(initial=0.0) >= 0 and microseconds.max(initial=0.0) <= LONGEST / 1000:  # none is NaN
+        return np.rint(microseconds * 1000).astype(np.int64)
     absent = np.isnan(microseconds)
     rounded = np.rint(np.clip(np.where(absent, 0.0, microseconds), -1, LONGEST / 1000) * 1000).astype(np.int64)
     return np.where(absent, NO_TIME, np.where(microseconds < 0, -1000, rounded))
