@@ -76,6 +76,7 @@ bench: system-packages $(READY) $(NATIVE) ## measure what probes, agent, GPUs, c
 	$(BIN)/python -m benchmarks.slo_rules --write
 	$(BIN)/python -m benchmarks.board_queries --write
 	$(BIN)/python -m benchmarks.explorer_pages.pages --write
+	$(BIN)/python -m benchmarks.explorer_pages.long_job --write
 	$(BIN)/python benchmarks/watch.py --write
 	$(BIN)/python -m benchmarks.long_jobs --write
 	$(BIN)/python benchmarks/profile_idle.py --write

@@ -1,10 +1,10 @@
 """How quick the explorer's pages are, by the real server and a real browser on this machine: seconds, bytes and memory.
 
-A trace of one and of five million events (made as benchmarks/trace_reading.py makes them), a store of 200 jobs, a job of 8 ranks
-with 20,000 steps each, and a day of 64 ranks, compacted. Of each view: from the browser's question to the server's last message,
+A trace of one and of five million events (made as benchmarks/trace_reading.py makes them), a store of 200 jobs, and a job of 8
+ranks with 20,000 steps each; `long_job.py` has a long job. Of each view: from the browser's question to the server's last message,
 and from the click to the last thing drawn; first with an empty cache of traces, then by a server that was started again, then by
 another browser. Then a tab is chosen and a part of the first figure is zoomed into, and 200 interactions show whether the server's
-memory stays as it is. The long job is opened in an explorer that runs already, too, and then an hour of it.
+memory stays as it is.
 
     python -m benchmarks.explorer_pages.pages --write                      # about ten minutes, 1 GiB below build/bench
     python -m benchmarks.explorer_pages.pages --only x1m --interactions 20
@@ -28,12 +28,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.explorer_pages.stores import LONG_HOURS, fill
+from benchmarks.explorer_pages.stores import fill
 from benchmarks.sections import write_section
 from benchmarks.traces.trace_reading import BUILD, files, resident_bytes, tree
 from playwright.sync_api import Browser, Page, sync_playwright
-
-from tachoscope_core.storage.store import Store
 
 # What the browser is asked of the pages: names that Streamlit and plotly give, none of a page's own.
 ALERT = '[data-testid="stAlert"]'
@@ -54,14 +52,12 @@ VIEWS = {
     "x5m": "/trace?job=(traces)",
     "jobs": "/jobs",
     "steps": "/job?job=steps",
-    "long": "/job?job=long",
 }
 SAID = {
     "x1m": "a trace of 1 million events",
     "x5m": "a trace of 5 million events",
     "jobs": "200 jobs",
     "steps": "a job of 8 ranks and 20,000 steps",
-    "long": "a day of 64 ranks, compacted",
 }
 
 
@@ -235,8 +231,6 @@ def measure(browser: Browser, name: str, words: list[str], count: int) -> tuple[
     try:
         with serving(words, cache) as explorer:
             looks = {"cold": look(browser, explorer.url + path)}
-        if name == "long":
-            looks |= looks_at_long(browser, words)
         if name in TRACES:
             looks["in the store, first look"] = look_stored(browser, words[-1])
         with serving(words, cache) as explorer:
@@ -257,15 +251,6 @@ def measure(browser: Browser, name: str, words: list[str], count: int) -> tuple[
         for what, one in looks.items()
     ]
     return rows, [memory_row(said, taken)] if taken else []
-
-
-def looks_at_long(browser: Browser, words: list[str]) -> dict[str, Look]:
-    """Open a long job in an explorer that already served a page, then an hour in its middle."""
-    hour = round((Store(words[-1]).job_times()["long"] - LONG_HOURS / 2 * 3600) * 1e3)
-    with tempfile.TemporaryDirectory(dir=BUILD) as cache, serving(words, Path(cache)) as explorer:
-        look(browser, explorer.url + "/upload")
-        path = explorer.url + VIEWS["long"]
-        return {"in a running explorer": look(browser, path), "an hour": look(browser, f"{path}&from={hour}&to={hour + 3_600_000}")}
 
 
 def look_stored(browser: Browser, trace: str) -> Look:

@@ -1,4 +1,4 @@
-"""Stores for the benchmark of the explorer: one of many jobs, one of a job with many steps, one of a long job that is compacted."""
+"""Stores for the benchmark of the explorer: one of many jobs, one of a job with many steps."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ from collections import defaultdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "generators"))
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from benchmarks.long_jobs.commands import run
-from benchmarks.long_jobs.job import make as make_long_job
 
 from making import job as planted
 from tachoscope_core.records import records
 from tachoscope_core.storage.store import Store
 
 JOBS, RANKS, STEPS = 200, 8, 20_000
-LONG_RANKS, LONG_HOURS = 64, 24.0
 
 
 def fill(folder: Path, name: str) -> Path:
-    """Return a store with many jobs, with one that has many steps, or with one that is long and compacted; made on first use."""
+    """Return a store with many jobs, or with one that has many steps; made on first use."""
     store = folder / f"explorer-{name}"
     if store.is_dir():
         return store
@@ -34,9 +29,6 @@ def fill(folder: Path, name: str) -> Path:
         for number in range(JOBS):
             slow = {**phases, "data_wait": 0.05 if number % 3 == 0 else 0.01}
             put(unfinished, f"train-{number:03d}", planted([[phases, slow]] * 60))
-    elif name == "long":
-        make_long_job(unfinished, LONG_RANKS, LONG_HOURS)
-        run("store", "compact", "--at-rest", "0.001s", "--store", str(unfinished))
     else:
         slow = {**phases, "forward": 0.045}
         put(unfinished, name, planted([[slow if rank == 3 else phases for rank in range(RANKS)]] * STEPS))

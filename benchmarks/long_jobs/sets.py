@@ -1,7 +1,7 @@
 """A long job as `store compact` leaves it, written as columns at once: two weeks of 64 ranks take minutes, and not hours.
 
-The numbers are those of `job.make`, but for those that are drawn by chance. Hours are not judged, so that `analyze` finds no
-intervals; `goodput` reads none.
+The numbers are those of `job.make`, but for those that are drawn by chance. Hours are not judged: their intervals are the planted
+faults.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tachoscope_analyzers.records.beat_table import BeatTable
 from tachoscope_analyzers.records.step_parquet import StepWriter
 from tachoscope_analyzers.records.step_table import StepTable
 from tachoscope_core.records import records
+from tachoscope_core.report.report import IntervalFinding, JudgedInterval
 from tachoscope_core.storage.compacted import FORM, CompactedList, CompactedWriter
 from tachoscope_core.storage.store import Store
 
@@ -88,6 +89,7 @@ def _write_set(store: Store, ranks: int, attempt: Attempt, steps: range, all_ste
         ],
         steps_begin=begin,
         steps_end=until,
+        intervals=_intervals(attempt, steps, all_steps),
     )
     day = time.strftime("%Y-%m-%d", time.gmtime(begin))
     name = f"date={day}/{int(until):010d}_{attempt.number:016x}"
@@ -96,6 +98,37 @@ def _write_set(store: Store, ranks: int, attempt: Attempt, steps: range, all_ste
     if lines:
         store.write_compacted(JOB, f"{name}-0.jsonl.gz", gzip.compress(b"".join(map(records.encode, lines))))
     store.write_compacted(JOB, f"{name}.json.gz", gzip.compress(msgspec.json.encode(holds)))
+
+
+def _intervals(attempt: Attempt, steps: range, all_steps: int) -> list[JudgedInterval]:
+    """Return the hours of a set with the faults that cover them."""
+    found = []
+    for first in range(steps.start, steps.stop, steps_of(1.0, attempt.step_seconds)):
+        last = min(first + steps_of(1.0, attempt.step_seconds), steps.stop)
+        part = (attempt.first + (first + last) / 2) / all_steps
+        faults = [
+            IntervalFinding(
+                class_="compute_straggler" if phase == "forward" else "input_workers" if late is None else "input_straggler",
+                severity="warning",
+                seconds_per_step=seconds,
+                share=seconds / attempt.step_seconds,
+                ranks="all" if late is None else [late],
+            )
+            for since, until, late, phase, seconds in FAULTS
+            if since <= part < until
+        ]
+        found.append(
+            JudgedInterval(
+                start=attempt.begin + first * attempt.step_seconds,
+                end=attempt.begin + last * attempt.step_seconds,
+                attempt=attempt.number,
+                steps=last - first,
+                step_seconds=attempt.step_seconds,
+                compute_share=0.95 - sum(one.share for one in faults),
+                findings=faults,
+            )
+        )
+    return found
 
 
 def _offsets(steps: range, attempt: Attempt) -> list[int]:

@@ -15,7 +15,7 @@ STORE = Path(__file__).parent / "recorded" / "store"
 _RUN = "job=demo-input_straggler"
 PICTURES = {
     "jobs": ("jobs", "light", 700),
-    "job": (f"job?{_RUN}", "light", 2000),
+    "job": (f"job?{_RUN}", "light", 1600),
     "trace": (f"trace?{_RUN}&rank=1&part=operators", "dark", 1300),
     "compare": (f"compare?{_RUN}&baseline=demo-none", "light", 1200),
     "what-if": (f"what-if?{_RUN}&class=input_straggler", "dark", 1200),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -51,3 +52,8 @@ def words(test: AppTest) -> str:
     ]
     found += [f"{metric.label} {metric.value}" for metric in test.metric]
     return "\n".join(found).replace(":small[]", "")  # which keeps Streamlit from taking two signs for one, see `widgets.plain`
+
+
+def facts(test: AppTest) -> dict[str, str]:
+    """Return the numbers at the top of a job's page by their names."""
+    return dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", words(test)))

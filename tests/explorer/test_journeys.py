@@ -97,7 +97,7 @@ def test_the_verdict_stands_first_with_who_how_much_and_what_to_do(page: Any, ad
 
 
 def test_a_window_that_is_brushed_goes_into_the_address_and_all_follows(page: Any, address: str) -> None:
-    at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
+    at(page, address, "job?job=demo-input_straggler&part=zoom", "demo-input_straggler")
     plot = page.locator(".js-plotly-plot .nsewdrag").first
     box = stands(plot)
     page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.3 * box["height"])
@@ -130,6 +130,9 @@ def test_the_trace_of_the_slow_rank_is_one_click_away(page: Any, address: str) -
 
 def test_a_click_on_a_cell_opens_the_trace_of_its_rank_and_steps(page: Any, address: str) -> None:
     at(page, address, "job?job=demo-input_straggler", "demo-input_straggler")
+    assert not page.locator(".js-plotly-plot").count()
+    page.get_by_role("tab", name="Time by rank").press("Enter")
+    page.wait_for_url(re.compile("part=ranks"))
     plot = page.locator(".js-plotly-plot:has(.heatmaplayer image) .nsewdrag").first
     plot.scroll_into_view_if_needed()
     box = stands(plot)

@@ -32,8 +32,13 @@ def verdict(report: Report) -> str:
 
 
 def show_findings(context: Context, report: Report) -> None:
-    """Show the verdict, what limits it, and a card for each finding, the largest loss first, small losses below."""
+    """Show the verdict, what limits it, and a card for each finding."""
     show_verdict(report)
+    show_cards(context, report)
+
+
+def show_cards(context: Context, report: Report) -> None:
+    """Show a card for each finding, the largest loss first, small losses below."""
     below = False
     for index, (card, finding) in enumerate(zip(cards(report), report.findings, strict=True)):
         if card.small and not below:

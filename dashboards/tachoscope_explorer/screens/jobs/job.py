@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
@@ -12,7 +12,8 @@ from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.report.report import Report
 from tachoscope_explorer.page import job_facts
 from tachoscope_explorer.page.context import Context, look_at
-from tachoscope_explorer.page.finding_card import show_findings
+from tachoscope_explorer.page.finding_card import show_cards, show_verdict
+from tachoscope_explorer.page.parts import show_parts
 from tachoscope_explorer.page.view import View
 from tachoscope_explorer.page.widgets import escape_markdown, nothing, problem
 from tachoscope_explorer.screens.jobs import earlier as job_earlier
@@ -28,6 +29,7 @@ from tachoscope_explorer.sources import jobs as job_sources
 from tachoscope_explorer.sources.jobs import JobView, Run
 from tachoscope_show.report.finding_words import productive, productive_name
 from tachoscope_show.report.trend_words import at
+from tachoscope_show.text.pages import part, rendered
 from tachoscope_show.text.units import duration, seconds
 
 
@@ -89,6 +91,7 @@ def _run(context: Context, run: Run) -> None:
     except TachoscopeError as error:
         problem(error)
         job_failures.show(job_life.whole_life(run))
+        st.subheader(_PARTS["life"])
         job_life.show(run)
         return
     start, end = job_window.chosen(context, whole)
@@ -100,8 +103,6 @@ def _run(context: Context, run: Run) -> None:
         return
     life = job_life.whole_life(run)
     report = job_life.switched(look.report, life)
-    _head(report)
-    _elsewhere(context)
     if look is not whole:
         _window(context, look)
     job_failures.show(life or look.report)
@@ -109,17 +110,61 @@ def _run(context: Context, run: Run) -> None:
     hangs = job_stacks.is_last_word(hang, whole.report)
     if hang is not None and hangs:
         job_stacks.show(hang)
-    show_findings(context, report)
+    show_verdict(report)
+    _facts(report)
+    _elsewhere(context)
+    show_cards(context, report)
     if hang is not None and not hangs:
         job_stacks.show(hang)
+    job_memory.show_lines(look.report.memory)
     job_earlier.show(context, look.report.earlier)
-    job_time.show(context, whole, look, (start, end))
-    job_memory.show(look.report.memory)
-    job_life.show(run)
-    job_facts.show(report)
+    shown = Shown(run, whole, look, report, (start, end))
+    has_memory = look.report.memory is not None and bool(look.report.memory.ranks)
+    titles = {name: title for name, title in _PARTS.items() if name != "memory" or has_memory}
+    show_parts(context, titles, lambda at_part, name: _part(at_part, name, shown), "job-part")
 
 
-def _head(report: Report) -> None:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a part is about. `look`: the window, or the whole run. `report`: the one that the verdict is of."""
+
+    run: Run
+    whole: JobView
+    look: JobView
+    report: Report
+    window: job_window.Window
+
+
+_PARTS = {
+    "time": "Where the time went",
+    "zoom": "Zoom",
+    "steps": "Step times",
+    "ranks": "Time by rank",
+    "memory": "Memory",
+    "life": "The job's life",
+    "data": "Data and export",
+}
+
+
+def _part(context: Context, name: str, shown: Shown) -> None:
+    match name:
+        case "time":
+            job_time.show_states(shown.look.report, shown.look.course)
+        case "zoom":
+            job_time.show_zoom(context, shown.whole, shown.look, shown.window)
+        case "steps":
+            job_time.show_steps(shown.look)
+        case "ranks":
+            job_time.show_ranks(context, shown.look)
+        case "memory" if shown.look.report.memory is not None:
+            job_memory.show(shown.look.report.memory)
+        case "life":
+            job_life.show(shown.run)
+        case _:
+            job_facts.show(shown.report)
+
+
+def _facts(report: Report) -> None:
     step = report.step_seconds
     facts = (
         (productive_name(report).capitalize(), productive(report)),
@@ -127,10 +172,9 @@ def _head(report: Report) -> None:
         ("p95 of steps", seconds(step.p95)),
         ("Steps", f"{report.window.steps:,}"),
         ("Ranks", f"{report.ranks:,}"),
+        ("Causes not measured", f"{len(report.not_measured)}"),
     )
-    with st.container(horizontal=True, gap="large"):
-        for name, value in facts:
-            st.metric(name, value, width="content")
+    st.html(f"<style>{rendered('states.css')}</style>{part('states.html', 'facts', facts)}")
 
 
 def _elsewhere(context: Context) -> None:
@@ -141,7 +185,7 @@ def _elsewhere(context: Context) -> None:
             ("Compare it", "compare", ":material/compare_arrows:"),
             ("What if", "what-if", ":material/tune:"),
         ):
-            context.link(label, page, replace(context.view, class_=""), icon=icon)
+            context.link(label, page, replace(context.view, class_="", part=""), icon=icon)
 
 
 def _window(context: Context, look: JobView) -> None:

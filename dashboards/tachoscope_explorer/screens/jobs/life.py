@@ -39,7 +39,6 @@ def switched(report: Report, life: Report | None) -> Report:
 
 def show(run: Run) -> None:
     """Show the life."""
-    st.subheader("The job's life", anchor="life")
     if job_sources.life_takes_long(run):
         label = "Read the whole life"
         st.button(label, key="read-life", icon=":material/play_arrow:", on_click=job_sources.ask_for_life, args=(run,))

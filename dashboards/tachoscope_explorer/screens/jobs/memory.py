@@ -17,16 +17,15 @@ _CAPTION = (
 )
 
 
-def show(memory: MemoryReport | None) -> None:
-    """Show curves and sentences; folded while nothing is wrong, nothing where no samples are there."""
-    if memory is None or not memory.ranks:
-        return
-    said = memory_words.lines(memory)
-    if not said:
-        folded("Memory of the ranks by time", lambda: _curves(memory), "folded-memory")
-        return
-    st.subheader("Memory", anchor="memory")
-    st.markdown("\n".join(f"- {escape_markdown(line)}" for line in said))
+def show_lines(memory: MemoryReport | None) -> None:
+    """Show what is wrong with memory; nothing where nothing is, or no samples are there."""
+    if memory is not None and memory.ranks and (said := memory_words.lines(memory)):
+        st.subheader("Memory", anchor="memory")
+        st.markdown("\n".join(f"- {escape_markdown(line)}" for line in said))
+
+
+def show(memory: MemoryReport) -> None:
+    """Show the curves."""
     of_device = any(kill.place == "device" for kill in memory.kills) or (
         memory.growth is not None and memory.growth.part == "device"
     )

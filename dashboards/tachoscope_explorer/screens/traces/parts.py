@@ -9,6 +9,7 @@ import streamlit as st
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_explorer.page.context import Context, look_at
+from tachoscope_explorer.page.parts import show_parts
 from tachoscope_explorer.page.widgets import nothing, problem
 from tachoscope_explorer.screens.traces import collectives as trace_collectives
 from tachoscope_explorer.screens.traces import critical_path as trace_path
@@ -51,7 +52,6 @@ _OF_A_RANK: tuple[tuple[str, str, Callable[[FileExtent, int], None]], ...] = (
 """Part of the address, title, and what shows it of one rank."""
 FINDINGS, COLLECTIVES = "findings", "collectives"
 _TITLES = {FINDINGS: "Findings", COLLECTIVES: "Collectives"} | {part: title for part, title, _ in _OF_A_RANK}
-_KEY = "trace-part"
 MOST_OFFERED = 16
 
 
@@ -59,21 +59,7 @@ def show(context: Context, looked: PartInput) -> None:
     """Show the parts; the one that is open is in the address."""
     if looked.narrowed:
         st.caption("What follows is of the whole recording, not of the window above.")
-    wanted = context.view.part if context.view.part in _TITLES else FINDINGS
-    tabs = dict(
-        zip(
-            _TITLES,
-            st.tabs(list(_TITLES.values()), default=_TITLES[wanted], key=f"{_KEY}-{wanted}", on_change="rerun"),
-            strict=True,
-        )
-    )
-    for part, tab in tabs.items():
-        if tab.open:
-            if part != wanted:
-                look_at(replace(context.view, part=part))
-                st.rerun()
-            with tab:
-                _show(context, part, looked)
+    show_parts(context, _TITLES, lambda one, part: _show(one, part, looked), "trace-part")
 
 
 def _choose(context: Context, part: str, ranks: tuple[int, ...]) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from course_making import late, lines, slower
-from exploring import open_page, words
+from exploring import facts, open_page, words
 from exploring_job import even, put
 from life_making import killed_three_times
 from making import envelope
@@ -76,11 +77,20 @@ def test_the_verdict_comes_first_with_what_how_much_whose_and_what_to_do(store: 
 
 
 def test_the_ledger_is_drawn_from_at_most_two_hundred_bins_that_sum_to_the_whole(store: Path) -> None:
-    shown = figure(open_page("job", store, job=NAME), "% of the time")
+    shown = figure(open_page("job", store, job=NAME, part="zoom"), "% of the time")
 
     values = [_values(trace["y"])[:-1] for trace in shown["data"]]  # the last one is the end of the last bin
     assert {len(one) for one in values} == {200}
     assert [sum(column) for column in zip(*values, strict=True)] == pytest.approx([100.0] * 200, rel=0.01)
+
+
+def test_the_first_view_has_states_and_ranks_without_a_figure(store: Path) -> None:
+    shown = open_page("job", store, job=NAME)
+
+    picture = base64.b64decode(re.findall(r"svg\+xml;base64,([^\"]+)", words(shown))[0]).decode()
+    assert not figures(shown)
+    assert picture.count("<path") == words(shown).count('<span class="key"')
+    assert re.findall(r"<b>rank (\d)</b>", words(shown)) == ["1", "0", "2"], "the rank that a finding names is the first"
 
 
 def _values(array: Any) -> list[float]:
@@ -98,10 +108,7 @@ def test_a_window_in_the_address_is_followed_by_all_that_is_shown(store: Path, r
     assert "input_straggler" not in "".join(line for line in words(first).splitlines() if "f-facts" in line)
     assert "input_straggler, rank 1" in words(second)
     assert "**Window**: steps 3 to" in words(first)
-    steps = [
-        float(metric.value.replace(",", "")) for shown in (first, second) for metric in shown.metric if metric.label == "Steps"
-    ]
-    assert sum(steps) < 298
+    assert sum(int(facts(shown)["Steps"]) for shown in (first, second)) < 298
     assert any(button.label == "Whole run" for button in first.button)
 
 
@@ -111,16 +118,16 @@ def test_the_button_leads_back_to_the_whole_run(store: Path, report: Report) -> 
     shown.button(key="whole-run").click().run()
 
     assert "from" not in shown.query_params
-    assert "298" in [metric.value for metric in shown.metric]
+    assert facts(shown)["Steps"] == "298"
 
 
 def test_the_slider_chooses_a_window_by_the_numbers_of_its_steps(store: Path) -> None:
-    shown = open_page("job", store, job=NAME)
+    shown = open_page("job", store, job=NAME, part="zoom")
 
     shown.slider[0].set_range(100, 199).run()
 
-    assert {"from", "to"} <= set(shown.query_params)
-    assert "100" in [metric.value for metric in shown.metric]
+    assert {"from", "to", "part"} <= set(shown.query_params)
+    assert facts(shown)["Steps"] == "100"
     assert "**Window**: steps 100 to 199" in words(shown)
 
 
@@ -128,7 +135,7 @@ def test_a_window_that_holds_the_whole_run_is_no_window(store: Path) -> None:
     shown = open_page("job", store, job=NAME, from_="1", to=milliseconds(T0 + 1e6))
 
     assert "**Window**" not in words(shown)
-    assert "298" in [metric.value for metric in shown.metric]
+    assert facts(shown)["Steps"] == "298"
 
 
 def test_a_window_without_steps_says_so_and_leads_back(store: Path) -> None:
@@ -140,9 +147,9 @@ def test_a_window_without_steps_says_so_and_leads_back(store: Path) -> None:
 
 
 def test_a_lasting_change_is_told_and_marked(store: Path) -> None:
-    shown = open_page("job", store, job="slower")
+    shown = open_page("job", store, job="slower", part="steps")
 
-    assert "from step 151" in words(shown)
+    assert "from step 151" in words(open_page("job", store, job="slower"))
     course = figure(shown, "step time in ms")
     assert "<b>1</b>" in [one["text"] for one in course["layout"]["annotations"]]
 
@@ -218,21 +225,20 @@ def test_a_service_leads_to_its_own_page(tmp_path: Path) -> None:
 def test_one_rank_has_all_pictures(tmp_path: Path) -> None:
     put(tmp_path, NAME, even(1, 60))
 
-    shown = open_page("job", tmp_path, job=NAME)
+    shown = {part: open_page("job", tmp_path, job=NAME, part=part) for part in ("time", "zoom", "steps", "ranks", "life")}
 
-    assert not shown.exception
-    assert "rank" in str(figure(shown, "rank")["layout"]["yaxis"])
-    assert len(figures(shown)) >= 5
+    assert not any(one.exception for one in shown.values())
+    assert [len(figures(one)) for one in shown.values()] == [0, 1, 2, 1, 2]
 
 
 def test_a_thousand_ranks_are_few_cells_and_less_than_a_megabyte(tmp_path: Path) -> None:
     put(tmp_path, NAME, even(1000, 4))
 
-    shown = open_page("job", tmp_path, job=NAME)
+    shown = open_page("job", tmp_path, job=NAME, part="ranks")
 
     assert not shown.exception
     assert sum(len(one.proto.spec) for one in shown.get("plotly_chart")) < 1_000_000
-    assert "1,000" in [metric.value for metric in shown.metric]
+    assert facts(shown)["Ranks"] == "1,000"
 
 
 def test_a_life_of_several_attempts_can_be_judged_as_a_whole(tmp_path: Path) -> None:
@@ -240,12 +246,12 @@ def test_a_life_of_several_attempts_can_be_judged_as_a_whole(tmp_path: Path) -> 
     put(tmp_path, NAME, b"".join(map(records.encode, life.rows)))
 
     shown = open_page("job", tmp_path, job=NAME)
-    assert "4 attempts" in words(shown)
+    assert "4 attempts" in shown.get("button_group")[0].label
     shown.get("button_group")[0].set_value("whole life").run()
 
     assert not shown.exception
     assert "Nothing to fix: no lost work, checkpoint stall or hang above 10 %." in words(shown)
-    assert "Goodput 18.0 %" in words(shown)
+    assert facts(shown)["Goodput"] == "18.0 %"
 
 
 def test_a_live_job_says_so_and_waits_for_the_visitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,11 +272,11 @@ def test_newer_records_are_read_when_the_visitor_wants_them(tmp_path: Path) -> N
     sources.job_times.clear()  # type: ignore[attr-defined]
 
     shown.run()
-    assert "38" in [metric.value for metric in shown.metric]
+    assert facts(shown)["Steps"] == "38"
     assert "newer records are there" in words(shown)
     shown.button(key="refresh").click().run()
 
-    assert "58" in [metric.value for metric in shown.metric]
+    assert facts(shown)["Steps"] == "58"
 
 
 def test_a_window_in_an_earlier_attempt_is_judged_by_its_steps(tmp_path: Path) -> None:
@@ -279,7 +285,7 @@ def test_a_window_in_an_earlier_attempt_is_judged_by_its_steps(tmp_path: Path) -
     shown = open_page("job", tmp_path, job=NAME, from_=milliseconds(T0), to=milliseconds(T0 + 15))
 
     assert not shown.exception
-    assert "5" in [metric.value for metric in shown.metric if metric.label == "Steps"]
+    assert facts(shown)["Steps"] == "5"
 
 
 def saved(store: Path, name: str, document: bytes) -> None:

@@ -50,7 +50,7 @@ def device_failure() -> bytes:
 
 def test_where_an_accelerator_is_full_its_own_memory_is_drawn_and_the_hosts_is_folded(tmp_path: Path) -> None:
     put(tmp_path, "planted", even(1, 60) + samples(growing=True) + device_failure())
-    shown = open_page("job", tmp_path, job="planted")
+    shown = open_page("job", tmp_path, job="planted", part="memory")
 
     assert not shown.exception
     assert "asked for 4.0 GiB" in words(shown).replace("\\", "")
@@ -59,9 +59,9 @@ def test_where_an_accelerator_is_full_its_own_memory_is_drawn_and_the_hosts_is_f
     assert {"Largest live blocks on the accelerator"} < {one.label for one in shown.expander}
 
 
-def test_a_kill_is_told_with_its_line_and_without_one_the_curves_are_folded(tmp_path: Path) -> None:
+def test_a_kill_is_told_with_its_line_and_without_one_the_curves_are_in_a_tab(tmp_path: Path) -> None:
     put(tmp_path, "planted", even(1, 60) + samples(growing=True) + kill())
-    shown = open_page("job", tmp_path, job="planted")
+    shown = open_page("job", tmp_path, job="planted", part="memory")
     told = words(shown)
 
     assert not shown.exception
@@ -73,5 +73,5 @@ def test_a_kill_is_told_with_its_line_and_without_one_the_curves_are_folded(tmp_
     put(tmp_path / "well", "planted", even(1, 60) + samples(growing=False))
     shown = open_page("job", tmp_path / "well", job="planted")
     assert not shown.exception
-    assert not any("memory in MiB" in one.proto.spec for one in shown.get("plotly_chart"))
-    assert "Memory of the ranks by time" in [one.label for one in shown.expander]
+    assert not shown.get("plotly_chart")
+    assert "Memory" in [one.label for one in shown.tabs]
