@@ -183,6 +183,8 @@ def interactions(page: Page, wire: Wire) -> dict[str, Look]:
         found["tab"] = measured(page, wire, page.locator(TABS).nth(1).click)
         page.locator(TABS).nth(0).click()
         page.wait_for_timeout(1000)
+        if not page.locator(FIGURE).count():  # the figure of a job is behind its second tab
+            settled(page, page.locator(TABS).nth(1).click)
     if page.locator(FIGURE).count():
         found["zoom"] = measured(page, wire, lambda: drag(page))
     return found

@@ -22,6 +22,7 @@ def show_parts(context: Context, titles: Mapping[str, str], show: Callable[[Cont
     for part, tab in zip(titles, tabs, strict=True):
         if tab.open:
             view = context.view if part == wanted else replace(context.view, part=part)
-            look_at(view)
+            if st.query_params.get("part", "") != view.part:
+                look_at(view)
             with tab:
                 show(replace(context, view=view), part)
