@@ -48,6 +48,7 @@ def show_zoom(context: Context, whole: JobView, look: JobView, window: Window) -
     with st.container(horizontal=True):
         unit = cast(Unit, st.segmented_control("Amount", ["share", "seconds"], default="share", required=True, key="unit"))
         axis = _axis()
+    job_window.by_hour(context, whole, window)
     start, end = window
     # A window of a long job may lie before the part that is read of the whole: it is then the picture in which a part is chosen.
     base = look if job_window.outside(whole, look) else whole

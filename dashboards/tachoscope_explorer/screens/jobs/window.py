@@ -1,4 +1,4 @@
-"""The window of a run that the page of a job looks at: chosen with the mouse in a picture, or by step numbers without one.
+"""The window of a run that the page of a job looks at: chosen with the mouse in a picture, or without one by steps or by hour.
 
 It is in the address as moments. Its steps are those of the whole run that it holds, so it does not hang on what is shown now.
 """
@@ -19,6 +19,7 @@ from tachoscope_explorer.sources.jobs import JobView
 
 _ROUNDING = 1e-3
 """Seconds: addresses have whole milliseconds."""
+_HOUR = 3600.0
 Window = tuple[float | None, float | None]
 
 
@@ -68,6 +69,23 @@ def by_steps(context: Context, base: JobView, look: JobView, *, whole: bool) -> 
     )
     if (low, high) != ends:
         _of_steps(context, base, bisect_left(numbers, low), bisect_right(numbers, high) - 1, whole=whole)
+
+
+def by_hour(context: Context, whole: JobView, window: Window) -> None:
+    """Offer the hours before the part of a long job that is judged, the newest first."""
+    if not whole.report.earlier:
+        return
+    hours = range(int(whole.edges[0] // _HOUR), int(whole.report.earlier[0].start // _HOUR) - 1, -1)
+    hour = st.selectbox(
+        "Earlier hour, UTC",
+        hours,
+        index=None,
+        format_func=lambda one: datetime.fromtimestamp(one * _HOUR, UTC).strftime("%Y-%m-%d %H:%M"),
+        placeholder="Look at an hour",
+        key=f"hour-{window}",  # of another window nothing is chosen yet
+    )
+    if hour is not None:
+        _go(context, hour * _HOUR, (hour + 1) * _HOUR)
 
 
 def _of_steps(context: Context, base: JobView, first: int, last: int, *, whole: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,20 @@ def test_a_window_before_the_judged_part_is_read_for_it(store: Path) -> None:
 
     assert not shown.exception
     assert shown.slider(key="window").max == slider.min + 10
+
+
+def test_any_earlier_hour_can_be_chosen_without_a_mouse(store: Path) -> None:
+    shown = open_page("job", store, job="planted", part="zoom")
+    (hours,) = [one for one in shown.selectbox if one.label == "Earlier hour, UTC"]
+
+    hours.select_index(1).run()
+
+    assert not shown.exception and not shown.error
+    (window,) = re.findall(r"\*\*Window\*\*: steps .*", words(shown))
+    assert hours.options[1].removesuffix("00") in window
+    assert {"from", "to", "part"} <= set(shown.query_params)
+    shown.button(key="whole-run").click().run()
+    assert "**Window**" not in words(shown), "what was chosen does not come back"
 
 
 def test_its_line_in_the_list_has_its_last_step_and_no_goodput_of_a_life(store: Path) -> None:
