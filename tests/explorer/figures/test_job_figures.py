@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from tachoscope_analyzers.records.steps import Steps, aligned
 from tachoscope_core.report.palette import STATE_COLORS
 from tachoscope_core.report.report import Report
 from tachoscope_explorer.figures import ledger, steps
+from tachoscope_show.report import states_picture
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,17 @@ def test_bins_begin_and_end_where_their_bars_would_and_gaps_stay_empty(course: T
     assert (trace.x[0], trace.x[-1]) == (gap.first_step[0] - 0.5, gap.last_step[-1] + 0.5)
     assert (trace.x[60], trace.y[60]) == (gap.last_step[59] + 0.5, 0)
     assert (np.diff(trace.x) > 0).all()
+
+
+def test_outlines_of_states_are_stacked_to_the_top_and_go_down_to_the_axis_where_steps_are_missing(course: Timeline) -> None:
+    later = 100.0 * (np.arange(len(course.start)) >= 80)
+    gap = replace(course, start=course.start + later, end=course.end + later)
+
+    whole, torn = (states_picture.picture(one).outlines for one in (course, gap))
+
+    assert [one.state for one in whole] == [*course.states][::-1], "the outline of all states lies below the others"
+    assert set(re.findall(r"V([\d.]+)H", whole[0].path)) == {"0.0"}
+    assert [one.path.count("V100H") for one in whole + torn] == [0] * len(whole) + [1] * len(torn)
 
 
 @pytest.mark.parametrize("axis", ["time", "step"])
