@@ -322,7 +322,7 @@ def measured(cluster: SlurmCluster, folder: Path) -> tuple[str, int]:
     held = ", ".join(f"{number} {kind}" for kind, number in sorted(found.items()) if number)
     hours = ", ".join(f"{account} {value:.3f} and {its.get(account, 0.0):.3f}" for account, value in sorted(mine.items()))
     text = (
-        f"{count} figures, {wrong} of them wrong; the age of the oldest job may differ by the seconds between both questions.\n"
+        f"{count} figures, {wrong} of them wrong.\n"
         f"GPUs held an hour later, planted as 2 stepping, 1 idle, 3 without records: {held}. Metrics while slurmctld is stopped:\n"
         f"{', '.join(silent)}. A look takes {look * 1e3:.0f} ms of processor time beside Slurm's clients; a queue of {_MANY:,}\n"
         f"jobs is read in {many * 1e3:.0f} ms. Hours held, by `tachoscope efficiency` and a moment later `sacct --json`:\n"
