@@ -36,7 +36,7 @@ EVALUATION = 30
 HISTORY = {"page": 7 * 3600, "ticket": 26 * 3600}
 """Seconds before an outage: of tickets enough for the window of a day."""
 LENGTHS = {"page": (300, 7200), "ticket": (3600, 6 * 3600)}
-SHARES = {"page": (0.004, 1.0), "ticket": (0.003, 0.012)}
+SHARES = {"page": (0.004, 1.0), "ticket": (0.01, 0.1)}
 """Of requests that fail; the objective is 99.9 %."""
 REST = 1800
 NEVER = math.inf
