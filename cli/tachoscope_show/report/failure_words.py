@@ -75,7 +75,7 @@ def followed(one: Failure) -> list[str]:
     """Return what other ranks failed with: the same by themselves, and what followed from the root."""
     found = [f"the same error on {_ranks(one.same_error)}"] if one.same_error else []
     said_after = one.said_after[:_MOST_SAID]
-    found += [f"then rank {said.rank}{_later(said.seconds_after)}: {_first_line(said.message)}" for said in said_after]
+    found += [f"then rank {said.rank}{_later(said.seconds_after)}{_said(said.message)}" for said in said_after]
     more = one.cascade[_MOST_SAID:]
     return [*found, f"and then {_ranks(more)}"] if more else found
 
@@ -98,6 +98,11 @@ def _later(seconds: float) -> str:
     if seconds >= 0.0005:
         return f" ({duration(seconds)} later)"
     return f" ({duration(-seconds)} before, while it waited)" if seconds <= -0.0005 else ""
+
+
+def _said(message: str) -> str:
+    line = _first_line(message)
+    return f": {line}" if line else ""
 
 
 def _first_line(text: str) -> str:
