@@ -66,6 +66,16 @@ def test_only_the_span_is_read_and_only_objects_that_can_hold_a_part_of_it_are_o
     assert len(opened) == 2, "of ten"
 
 
+def test_what_an_object_of_the_evening_before_holds_of_a_window_after_midnight_is_read(store: Store) -> None:
+    midnight = BEGIN - BEGIN % 86400 + 86400
+    line = b'{"time":%d,"name":"tachoscope_gpu_active_ratio","labels":["gpu"],"points":[[["0"],0.5]]}\n' % (midnight + 60)
+    store.write_samples(host=HOST, name=f"{int(midnight) - 60}-0", time=midnight - 60, lines=line)
+
+    one = only(read(store, GPU_ACTIVE.name, start=midnight, end=midnight + 3600), GPU_ACTIVE.name)
+
+    assert one.values.tolist() == [0.5]
+
+
 def test_only_wanted_metrics_are_decoded(store: Store) -> None:
     times = ticks(60.0, random.Random(1))
     gpu = Planted(GPU_ACTIVE, {"gpu": "0", "uuid": "u", "mig": "", "unit": "sm"}, HOST, dict.fromkeys(times, 0.5))
