@@ -61,6 +61,7 @@ def submit(
     job = read_training_job(path, engine=engine)
     if not render:
         _check_programs(job)
+    submission.check_data(job)
     if dry_run:
         print_notice(f"{path} is valid: training job {job.name}, engine {job.engine}, {counted(job.nodes, 'node')}")
         return
@@ -68,14 +69,19 @@ def submit(
     if render:
         sys.stdout.write(_rendered(job, opened, key))
         return
+    is_known = not again and job.name in TrainingJobs(opened).names()
     state = submission.submit(opened, job, key=key, again=again).state
     if wait:
         raise typer.Exit(_supervise(opened, job))
     where = "" if store is None else f" --store {opened.url}"
+    if state == "completed":
+        print_notice(f"training job {job.name} completed before: nothing was started; to train once more, give it another name")
+        return
     directory = directory_of(opened)
-    if supervisor_of(directory, job.name) is None and state != "completed":
+    if supervisor_of(directory, job.name) is None:
         _start_supervisor(opened, directory, job.name)
-    print_notice(f"training job {job.name} is submitted; next: tachoscope status {job.name}{where}")
+    how = f"was submitted before and is {state}: nothing new was started" if is_known else "is submitted"
+    print_notice(f"training job {job.name} {how}; next: tachoscope status {job.name}{where}")
 
 
 def _rendered(job: TrainingJob, store: Store, key: str | None) -> str:
@@ -99,7 +105,7 @@ def _check_programs(job: TrainingJob) -> None:
 
 def _start_supervisor(store: Store, directory: Path, name: str) -> None:
     _, path = start_supervisor(store, directory, name)
-    print_notice(f"its supervisor goes on in the background and logs to {path}")
+    print_notice(f"its supervisor starts in the background and logs to {path}")
 
 
 def supervise(
@@ -234,7 +240,7 @@ def _hints(status: TrainingJobStatus, store: Store) -> list[str]:
     if status.needs_review:
         found.append("review: data shards were left out of the training, see above")
     if status.cancellation is not None and status.state not in ENDED:
-        found.append(f"it is to be cancelled, says {status.cancellation.asked_by}")
+        found.append(f"cancellation was asked for by {status.cancellation.asked_by}")
     if status.state not in ENDED and supervisor_of(directory_of(store), name) is None:
         found.append(f"it has no supervisor on this machine: tachoscope supervise {name}, unless it has one where it was submitted")
     return found
@@ -243,7 +249,12 @@ def _hints(status: TrainingJobStatus, store: Store) -> list[str]:
 def cancel(name: Annotated[str, _NAME], store: StoreOption = None) -> None:
     """Cancel a training job: its attempt is ended, and none follows."""
     opened = Store(absolute_url(store_url(store)))
-    submission.cancel(opened, name, f"{getpass.getuser()} on {os.uname().nodename}")
-    print_notice(f"{name} is cancelled as soon as its supervisor sees it; next: tachoscope status {name}")
-    if supervisor_of(directory_of(opened), name) is None:
+    job = submission.cancel(opened, name, f"{getpass.getuser()} on {os.uname().nodename}").submitted.job
+    print_notice(f"the supervisor of {name} ends it; next: tachoscope status {name}")
+    directory = directory_of(opened)
+    if supervisor_of(directory, name) is not None:
+        return
+    if job.engine == "local":  # nothing else can end its processes
+        _start_supervisor(opened, directory, name)
+    else:
         print_notice(f"it has no supervisor on this machine: tachoscope supervise {name}, unless it has one where it was submitted")

@@ -35,6 +35,8 @@ MASTER_VARIABLE = "TACHOSCOPE_MASTER"
 """Environment variable with the first node, set by an engine that starts this process on each of them."""
 NODE_VARIABLE = "JOB_COMPLETION_INDEX"
 """Which of an attempt's nodes this is, from 0, as Kubernetes sets it."""
+SNAPSHOT_VARIABLE = "TACHOSCOPE_DATA_SNAPSHOT"
+"""From which a job's lineage takes its data snapshot."""
 FIRST_NODE_SECONDS = 1800.0
 """How long a node waits for the first one, which may load a large image."""
 MOST_SECRET_BYTES = 1 << 16
@@ -161,6 +163,8 @@ def environment_of(job: TrainingJob, checkpoint: str, environ: Mapping[str, str]
         except (OSError, ValueError) as error:
             raise TachoscopeError(f"the secret {name} cannot be read from {path}: {error}") from None
     found[ATTEMPT_VARIABLE] = str(number)
+    if job.snapshot:
+        found.setdefault(SNAPSHOT_VARIABLE, job.snapshot)
     if checkpoint:
         found[CHECKPOINT_VARIABLE] = checkpoint
     return found

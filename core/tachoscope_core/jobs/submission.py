@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs import data_policy
 from tachoscope_core.jobs.submitted_jobs import (
     ENDED,
     Cancellation,
@@ -32,11 +33,14 @@ def submit(store: Store, job: TrainingJob, *, key: str | None = None, again: boo
         client: of the watch's API, whose job it is; empty: the command.
 
     Raises:
-        InvalidSubmissionError: the pods of the job cannot reach the store, or the key cannot be one.
-        TrainingJobConflictError: the name is another job's, or the job is in a state that excludes it.
+        InvalidSubmissionError: the pods of the job cannot reach the store, the key cannot be one, or the data policy refuses it.
+        TrainingJobConflictError: the name or the key is another job's, or the job is in a state that excludes it.
     """
     check_store(job, store)
+    check_data(job)
     jobs, submitted = TrainingJobs(store), submission(job, key, client)
+    if key is not None:
+        _check_key(jobs, job.name, key)
     if again:
         jobs.submit_again(submitted)
     else:
@@ -71,6 +75,26 @@ def cancel(store: Store, name: str, asked_by: str) -> TrainingJobStatus:
     if status.cancellation is None:
         jobs.cancel(name, Cancellation(asked_at=time.time(), asked_by=asked_by))
     return jobs.status(name)
+
+
+def check_data(job: TrainingJob) -> None:
+    """Refuse data that the job may not read.
+
+    Raises:
+        InvalidSubmissionError: the data policy refuses it. TachoscopeError: the policy cannot be read.
+    """
+    if why := data_policy.refusal(job):
+        raise InvalidSubmissionError(
+            f"training job {job.name!r} is refused: {why}", fix="write data: {snapshot, project, purpose} as the policy allows"
+        )
+
+
+def _check_key(jobs: TrainingJobs, name: str, key: str) -> None:
+    for other in jobs.names():
+        if other != name and jobs.status(other).submitted.key == key:
+            raise TrainingJobConflictError(
+                f"the key {key!r} is that of training job {other!r}", fix=f"use another key, or submit it by its name, {other}"
+            )
 
 
 def check_store(job: TrainingJob, store: Store) -> None:

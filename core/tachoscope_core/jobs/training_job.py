@@ -86,7 +86,7 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
         cpus_per_node, gpus_per_node: 0: the engine's default. memory_per_node: as Slurm has it, such as `64G`; empty: the default.
         time_limit_seconds: of one attempt; 0: the engine's default.
         secrets: environment variables and the files that hold their values on the node that runs the job.
-        snapshot, purpose: of the data that it reads, for policies and lineage.
+        snapshot, project, purpose: of the data that it reads and who reads it for what, for policies and lineage.
         slurm_options: further options of sbatch, each `--name=value`. kubernetes, ray: of these engines; unset, they are not in the
             digest.
     """
@@ -104,6 +104,7 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     secrets: dict[str, str] = {}
     snapshot: str = ""
+    project: str = ""
     purpose: str = ""
     slurm_options: tuple[str, ...] = ()
     kubernetes: KubernetesOptions | msgspec.UnsetType = msgspec.UNSET

@@ -39,7 +39,7 @@ def check_engine(section: Section, job: TrainingJob) -> None:
     """
     for key, fix in _REFUSED.get(job.engine, {}).items():
         if (value := section.get(key)) is not None:
-            raise value.error("is for engine: slurm" if job.engine == "local" else f"is not for engine: {job.engine}", fix)
+            raise value.error(f"is not for engine: {job.engine}", fix)
     nodes = section.get("nodes")
     if nodes is None or job.nodes == 1:
         return

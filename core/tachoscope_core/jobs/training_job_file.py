@@ -73,7 +73,7 @@ def _training_job(found: Sequence[Value], origin: str, folder: Path | None, engi
     restart = section.get("restart")
     actions = section.get("actions")
     data = section.get("data")
-    data_section = data.section(("snapshot", "purpose")) if data else None
+    data_section = data.section(("snapshot", "project", "purpose")) if data else None
     job = TrainingJob(
         name=_name(section.required("name", "write `name: resnet-50`")),
         engine=engine_name,
@@ -88,6 +88,7 @@ def _training_job(found: Sequence[Value], origin: str, folder: Path | None, engi
         environment=_environment(section.get("environment")),
         secrets=_secrets(section.get("secrets")),
         snapshot=_text(data_section, "snapshot"),
+        project=_text(data_section, "project"),
         purpose=_text(data_section, "purpose"),
         slurm_options=slurm_options(section.get("slurm")),
         kubernetes=kubernetes_options(section, engine_name),
@@ -152,6 +153,8 @@ def _with_known_fields(value: Value, words: tuple[str, ...]) -> tuple[str, ...]:
 def _resume(value: Value | None) -> tuple[str, ...]:
     if value is None:
         return ()
+    if not value.is_list:
+        raise value.error(f"is {value.word()!r}, not a list of words", f'write resume: [--resume, "{CHECKPOINT}"]')
     words = value.strings()
     if not any(CHECKPOINT in word for word in words):
         raise value.error(f"does not contain {CHECKPOINT}", f'write resume: [--resume, "{CHECKPOINT}"]')
@@ -181,13 +184,18 @@ def _text(section: Section | None, key: str) -> str:
     return value.text() if value else ""
 
 
+_PASSWORD = re.compile(r"(?:PASS|PASSWD|PASSWORD|PASSPHRASE|PWD)$", re.IGNORECASE)
+_ASSIGNED = re.compile(r"\b(?:pass|passwd|password|pwd)=\S", re.IGNORECASE)
+"""In a value, such as a connection string."""
+
+
 def _environment(value: Value | None) -> dict[str, str]:
     found = {}
     for name, item in (value.section().values if value else {}).items():
         word = item.word()
         if not _VARIABLE.fullmatch(name):
             raise item.error("is not a name of an environment variable", "use letters, digits and '_'")
-        if names_secret(name) or redact_value(name, word) != word:
+        if names_secret(name) or _PASSWORD.search(name) or _ASSIGNED.search(word) or redact_value(name, word) != word:
             raise item.error("contains a secret", "write the path of a file that holds it, below `secrets`")
         found[name] = word
     return found

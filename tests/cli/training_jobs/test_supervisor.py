@@ -80,6 +80,7 @@ def test_a_job_comes_back_until_it_is_done_and_a_second_submission_is_the_same_j
     status = jobs.status()
     assert (status["state"], [one["decision"] for one in status["attempts"]]) == ("completed", ["restart", "completed"])
     assert jobs.call("submit", "training_job.yaml", "--wait").returncode == 0
+    assert "completed before: nothing was started" in jobs.call("submit", "training_job.yaml").stderr
     assert jobs.begun() == 2
     other = jobs.call("submit", "training_job.yaml", "--key", "another")
     assert other.returncode == 2
@@ -112,7 +113,7 @@ def test_a_job_that_was_given_up_goes_on_once_its_fault_is_corrected(jobs: Jobs)
     assert (status["state"], [one["number"] for one in status["attempts"]]) == ("completed", [0, 1])
 
 
-def test_a_supervisor_that_is_killed_is_followed_by_one_that_goes_on_and_a_cancelled_job_ends(jobs: Jobs) -> None:
+def test_a_supervisor_that_is_killed_is_followed_by_one_that_goes_on_and_a_cancelled_job_ends_without_any(jobs: Jobs) -> None:
     jobs.write(99, 600)
     first = jobs.start("submit", "training_job.yaml", "--wait")
     _until(jobs.begun, "the first attempt begins")
@@ -123,11 +124,11 @@ def test_a_supervisor_that_is_killed_is_followed_by_one_that_goes_on_and_a_cance
     second = jobs.start("supervise")
     _until(lambda: jobs.status()["has_supervisor_here"], "one of all jobs supervises it")
     assert "has a supervisor on this machine" in jobs.call("supervise", "small").stderr
+    second.kill()
+    second.wait()
     assert jobs.call("cancel", "small").returncode == 0
 
     _until(lambda: jobs.status()["state"] == "cancelled", "it is cancelled")
-    second.terminate()
-    second.wait()
     assert jobs.begun() == 1
     assert jobs.call("cancel", "small").returncode == 2
 

@@ -10,6 +10,7 @@ from tachoscope_cli.training_jobs import attempt
 from tachoscope_cli.training_jobs.engine import EngineState
 from tachoscope_cli.training_jobs.policy import Ended, judge
 from tachoscope_core.errors import TachoscopeError
+from tachoscope_core.jobs import data_policy, submission
 from tachoscope_core.jobs.submitted_jobs import Attempt, AttemptEnd, SubmittedJob, TrainingJobs
 from tachoscope_core.jobs.training_job import RestartPolicy
 from tachoscope_core.jobs.training_job_file import read_training_job
@@ -42,7 +43,7 @@ def test_a_specification_is_read_as_written(tmp_path: Path) -> None:
     assert (job.engine, job.nodes, job.time_limit_seconds, job.environment) == ("slurm", 4, 86400.0, {"OMP_NUM_THREADS": "8"})
     assert (job.slurm_options, job.restart.hung_seconds) == (("--partition=train", "--qos=high"), 180.0)
     assert job.working_directory == str(tmp_path)
-    with pytest.raises(TachoscopeError, match="gpus_per_node is for engine: slurm"):
+    with pytest.raises(TachoscopeError, match="gpus_per_node is not for engine: local"):
         read_training_job(path, engine="local")
 
 
@@ -55,7 +56,10 @@ def test_a_specification_is_read_as_written(tmp_path: Path) -> None:
         ("command: [train, --api-key=sk-live-0123456789abcdef]", "contains a secret"),
         ("environment: {HF_TOKEN: hf_abcdefghijklmnopqrstuvwxyz012345}", "environment.HF_TOKEN contains a secret"),
         ("secrets: {HF_TOKEN: token.txt}", "is not an absolute path"),
+        ("environment: {DBPASS: hunter2}", "environment.DBPASS contains a secret"),
+        ('environment: {PGCONN: "host=h user=u pass=hunter2"}', "environment.PGCONN contains a secret"),
         ("resume: [--resume]", "does not contain {checkpoint}"),
+        ("resume: --resume {checkpoint}", "not a list of words"),
         ("command: [torchrun, '--nnodes={nodse}', train.py]", "has {nodse}, which stands for nothing"),
         ("working_directory: nowhere", "which is not a directory here"),
         ("nodes: 2", "is 2 for this machine"),
@@ -109,6 +113,59 @@ def test_an_error_names_the_line_of_the_offender_in_longer_texts(tmp_path: Path,
     assert f"{path}:{line}" in str(error.value)
 
 
+POLICY = """
+snapshots:
+  - {snapshot: "pile@*", projects: [language], purposes: [research, evaluation]}
+  - {snapshot: "public-*"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("data: {snapshot: pile@v3, project: language, purpose: research}", ""),
+        ("data: {snapshot: public-1}", ""),
+        ("data: {snapshot: pile@v3, project: language, purpose: marketing}", "purpose 'marketing'"),
+        ("data: {snapshot: pile@v3, purpose: research}", "no project"),
+        ("data: {snapshot: other, project: language, purpose: research}", "no entry"),
+        ("nodes: 1", "names no data snapshot"),
+    ],
+)
+def test_the_data_policy_says_which_project_may_read_which_snapshot_for_what(tmp_path: Path, data: str, said: str) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    path = tmp_path / "training_job.yaml"
+    path.write_text(f"name: x\nengine: local\ncommand: [python, train.py]\n{data}\n")
+    environ = {"TACHOSCOPE_DATA_POLICY": str(tmp_path / "policy.yaml")}
+
+    why = data_policy.refusal(read_training_job(path), environ)
+
+    assert said in why
+    assert bool(said) == bool(why)
+    assert not data_policy.refusal(read_training_job(path), {}), "without a policy all is allowed"
+
+
+def test_a_data_policy_that_cannot_be_read_allows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "training_job.yaml"
+    path.write_text("name: x\nengine: local\ncommand: [python, train.py]\ndata: {snapshot: a}\n")
+    monkeypatch.setenv("TACHOSCOPE_DATA_POLICY", str(tmp_path / "policy.yaml"))
+
+    with pytest.raises(TachoscopeError, match=r"policy\.yaml cannot be read"):
+        submission.submit(Store(str(tmp_path / "store")), read_training_job(path))
+    (tmp_path / "policy.yaml").write_text("snapshot: [a]\n")
+    with pytest.raises(TachoscopeError, match=r"policy\.yaml:1: snapshot is an unknown key"):
+        submission.submit(Store(str(tmp_path / "store")), read_training_job(path))
+
+
+def test_a_key_is_of_one_job(tmp_path: Path) -> None:
+    store, path = Store(str(tmp_path / "store")), tmp_path / "training_job.yaml"
+    path.write_text("name: x\nengine: local\ncommand: [python, train.py]\n")
+    submission.submit(store, read_training_job(path), key="k")
+    path.write_text("name: y\nengine: local\ncommand: [python, train.py]\n")
+
+    with pytest.raises(TachoscopeError, match="the key 'k' is that of training job 'x'"):
+        submission.submit(store, read_training_job(path), key="k")
+
+
 def test_an_attempt_runs_only_the_specification_that_was_submitted(tmp_path: Path) -> None:
     path = tmp_path / "training_job.yaml"
     path.write_text("name: x\ncommand: [sh, -c, 'touch ran']\n")
@@ -133,7 +190,11 @@ def test_a_command_gets_its_checkpoint_its_nodes_and_its_secrets(tmp_path: Path)
 
     assert first == ["torchrun", "--nnodes=4", "train.py"]
     assert later == [*first, "--resume", "ckpt-7.pt"]
-    own = {"TACHOSCOPE_CHECKPOINT": "ckpt-7.pt", "TACHOSCOPE_TRAINING_ATTEMPT": "3"}
+    own = {
+        "TACHOSCOPE_CHECKPOINT": "ckpt-7.pt",
+        "TACHOSCOPE_TRAINING_ATTEMPT": "3",
+        "TACHOSCOPE_DATA_SNAPSHOT": "pile@v3",
+    }
     assert environment == {"PATH": "/bin", "OMP_NUM_THREADS": "8", "HF_TOKEN": "s3cret", **own}
     secret.unlink()
     with pytest.raises(TachoscopeError, match="HF_TOKEN cannot be read"):
