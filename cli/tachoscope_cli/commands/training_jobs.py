@@ -20,7 +20,7 @@ from tachoscope_cli.common.options import TEXT, JsonOption, StoreOption, print_n
 from tachoscope_cli.common.output import console, write_json
 from tachoscope_cli.training_jobs.engines import engine_of
 from tachoscope_cli.training_jobs.lock import directory_of, held, supervisor_of
-from tachoscope_cli.training_jobs.supervise_all import SuperviseAll, start_supervisor
+from tachoscope_cli.training_jobs.supervise_all import SuperviseAll, log_of, start_supervisor
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
 from tachoscope_core.jobs import submission
@@ -194,7 +194,7 @@ def _print_all(found: list[TrainingJobStatus]) -> None:
     for header in ("training job", "state", "engine", "attempts", "why"):
         table.add_column(header, overflow="fold")
     for one in found:
-        why = next((attempt.reason for attempt in reversed(one.attempts) if attempt.reason), "")
+        why = next((attempt.reason for attempt in reversed(one.attempts) if attempt.reason and one.state != "running"), "")
         table.add_row(one.submitted.job.name, one.state, one.submitted.job.engine, str(len(one.attempts)), safe(why))
     console().print(table)
 
@@ -235,6 +235,9 @@ def _hints(status: TrainingJobStatus, store: Store) -> list[str]:
     name = status.submitted.job.name
     last = status.attempts[-1] if status.attempts else None
     found = [f"output of the last attempt: {last.log}"] if last is not None and last.log else []
+    log = log_of(directory_of(store), name)
+    if status.state not in ENDED and log.is_file():
+        found.append(f"log of its supervisor: {log}")
     if any(one.failure is not None for one in status.attempts):
         found.append(f"more: tachoscope goodput {name}")
     if status.needs_review:

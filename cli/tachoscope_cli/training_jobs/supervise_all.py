@@ -17,9 +17,14 @@ LOOK_SECONDS, LOOK_REMOTE_SECONDS = 5.0, 60.0
 """Between two looks at the store; of objects each look is some paid requests a job."""
 
 
+def log_of(directory: Path, name: str) -> Path:
+    """Return the file that the supervisor of a job logs to."""
+    return directory / f"{name}.supervisor.log"
+
+
 def start_supervisor(store: Store, directory: Path, name: str) -> tuple[subprocess.Popen[bytes], Path]:
     """Start the supervisor of a job, which outlives this process; return it, and the file that it logs to."""
-    path = directory / f"{name}.supervisor.log"
+    path = log_of(directory, name)
     with path.open("ab") as log:
         words = [sys.executable, "-m", "tachoscope_cli.main", "supervise", name, "--store", store.url]
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

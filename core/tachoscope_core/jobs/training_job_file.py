@@ -146,7 +146,7 @@ def _with_known_fields(value: Value, words: tuple[str, ...]) -> tuple[str, ...]:
     for item, word in zip(value.items() if value.is_list else [value], words, strict=True):
         for field in re.findall(r"\{[a-z_]+\}", word):
             if field not in (CHECKPOINT, NODES, MASTER):
-                raise item.error(f"has {field}, which stands for nothing", f"known are {CHECKPOINT}, {NODES}, {MASTER}")
+                raise item.error(f"has {field}, which is not known", f"known are {CHECKPOINT}, {NODES}, {MASTER}")
     return words
 
 

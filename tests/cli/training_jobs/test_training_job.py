@@ -60,7 +60,7 @@ def test_a_specification_is_read_as_written(tmp_path: Path) -> None:
         ('environment: {PGCONN: "host=h user=u pass=hunter2"}', "environment.PGCONN contains a secret"),
         ("resume: [--resume]", "does not contain {checkpoint}"),
         ("resume: --resume {checkpoint}", "not a list of words"),
-        ("command: [torchrun, '--nnodes={nodse}', train.py]", "has {nodse}, which stands for nothing"),
+        ("command: [torchrun, '--nnodes={nodse}', train.py]", "has {nodse}, which is not known"),
         ("working_directory: nowhere", "which is not a directory here"),
         ("nodes: 2", "is 2 for this machine"),
         ("nodes: 0", "write a whole number of at least 1"),
