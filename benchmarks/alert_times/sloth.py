@@ -1,7 +1,8 @@
-"""When burn-rate alerts fire, beside those that Sloth makes of the same file, for outages of random depth and length.
+"""When pages fire, beside those that Sloth makes of the same file, for outages of random depth and length.
 
 Sloth's rules are those that it publishes as made of its own examples (`examples/_gen` of https://github.com/slok/sloth); ours are
-made of the same example. Both are evaluated every 30 s by promtool's Prometheus over the same counters.
+made of the same example. Both are evaluated every 30 s by promtool's Prometheus over the same counters. Tickets are left out: ours
+are evaluated every 4 minutes, and promtool evaluates all rules at one interval.
 
     python -m benchmarks.alert_times.sloth SLOTH/examples             # print
     python -m benchmarks.alert_times.sloth SLOTH/examples --write     # and write docs/develop/measurements.md
@@ -15,7 +16,7 @@ import random
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,14 +30,13 @@ from tachoscope_alerts.compile.rules import groups
 from tachoscope_alerts.compile.yaml_writer import to_yaml
 from tachoscope_alerts.spec import slo_files
 from tachoscope_alerts.spec.burn_rate_windows import Timing
-from tachoscope_alerts.spec.slo import Severity, Slo
+from tachoscope_alerts.spec.slo import Slo
 
 EXAMPLE = "getting-started.yml"
 EVALUATION = 30
-HISTORY = {"page": 7 * 3600, "ticket": 26 * 3600}
-"""Seconds before an outage: of tickets enough for the window of a day."""
-LENGTHS = {"page": (300, 7200), "ticket": (3600, 6 * 3600)}
-SHARES = {"page": (0.004, 1.0), "ticket": (0.01, 0.1)}
+HISTORY_SECONDS = 7 * 3600
+LENGTHS = (300, 7200)
+SHARES = (0.004, 1.0)
 """Of requests that fail; the objective is 99.9 %."""
 REST = 1800
 NEVER = math.inf
@@ -46,14 +46,13 @@ NEVER = math.inf
 class Outage:
     """So many seconds in which a share of the requests fails, after a history in which none does."""
 
-    severity: Severity
     seconds: int
     share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """Seconds from the begin of an outage to the first alert of its severity; NEVER: there is none."""
+    """Seconds from the begin of an outage to the first page; NEVER: there is none."""
 
     outage: Outage
     theirs: float
@@ -66,13 +65,12 @@ class Fired:
 
 
 def outages(count: int, seed: int) -> list[Outage]:
-    """Return random outages, every second one of a depth that only tickets are for."""
+    """Return random outages."""
     drawn, found = random.Random(seed), []
-    severities: tuple[Severity, Severity] = ("page", "ticket")
-    for severity in severities * (count // 2):
-        (shortest, longest), (low, high) = LENGTHS[severity], SHARES[severity]
+    (shortest, longest), (low, high) = LENGTHS, SHARES
+    for _ in range(count):
         seconds = round(shortest * (longest / shortest) ** drawn.random() / EVALUATION) * EVALUATION
-        found.append(Outage(severity, seconds, low * (high / low) ** drawn.random()))
+        found.append(Outage(seconds, low * (high / low) ** drawn.random()))
     return found
 
 
@@ -86,8 +84,7 @@ def fired(outage: Outage, examples: Path) -> Fired:
         command = ["promtool", "test", "rules", "test.yaml"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     theirs, ours = (_first(done.stdout + done.stderr, label) for label in ("sloth_severity", "severity"))
-    begin = HISTORY[outage.severity]
-    return Fired(outage, theirs - begin, ours - begin)
+    return Fired(outage, theirs - HISTORY_SECONDS, ours - HISTORY_SECONDS)
 
 
 def _first(printed: str, label: str) -> float:
@@ -97,12 +94,11 @@ def _first(printed: str, label: str) -> float:
 
 
 def _test(slo: Slo, outage: Outage, names: list[str]) -> dict[str, Any]:
-    history, requests = HISTORY[outage.severity], 100_000
+    history, requests = HISTORY_SECONDS, 100_000
     spans = ((history, 0.0), (outage.seconds, outage.share), (REST, 0.0))
     stretches = [PlantedStretch(int(seconds / EVALUATION), requests, round(requests * share)) for seconds, share in spans]
     end = f"{history + outage.seconds + REST}s"
-    severity = outage.severity
-    chosen = {"sloth_severity": f'sloth_severity="{severity}"', "severity": f'slo="{slo.name}",severity="{severity}"'}
+    chosen = {"sloth_severity": 'sloth_severity="page"', "severity": f'slo="{slo.name}",severity="page"'}
     # Nothing is expected, so that promtool prints what there is.
     asked = [
         {
@@ -116,18 +112,17 @@ def _test(slo: Slo, outage: Outage, names: list[str]) -> dict[str, Any]:
     return {"rule_files": ["rules.yaml"], "evaluation_interval": f"{EVALUATION}s", "group_eval_order": names, "tests": [block]}
 
 
-def table(found: Iterable[Fired]) -> str:
+def table(found: Sequence[Fired]) -> str:
     """Return how many alerts fire at the same evaluation, and how far the others are apart."""
-    found = list(found)
-    lines = ["| | outages | neither fires | one alone | both | at the same evaluation | evaluations later, least to most |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    for severity in ("page", "ticket"):
-        of = [one for one in found if one.outage.severity == severity]
-        neither = sum(math.isinf(one.ours) and math.isinf(one.theirs) for one in of)
-        apart = sorted(one.evaluations_later for one in of if not math.isnan(one.evaluations_later))
-        span = f"{apart[0]:.0f} to {apart[-1]:.0f}" if apart else "-"
-        same = sum(one == 0 for one in apart)
-        lines.append(f"| {severity}s | {len(of)} | {neither} | {len(of) - neither - len(apart)} | {len(apart)} | {same} | {span} |")
+    neither = sum(math.isinf(one.ours) and math.isinf(one.theirs) for one in found)
+    apart = sorted(one.evaluations_later for one in found if not math.isnan(one.evaluations_later))
+    lines = [
+        "| outages | neither fires | one alone | both | at the same evaluation | evaluations later, least to most |",
+        "|---|---|---|---|---|---|",
+    ]
+    span = f"{apart[0]:.0f} to {apart[-1]:.0f}" if apart else "-"
+    same = sum(one == 0 for one in apart)
+    lines.append(f"| {len(found)} | {neither} | {len(found) - neither - len(apart)} | {len(apart)} | {same} | {span} |")
     return "\n".join(lines)
 
 

@@ -59,16 +59,16 @@ def submit(
     from tachoscope_core.jobs.training_job_file import read_training_job
 
     job = read_training_job(path, engine=engine)
-    if not render:
-        _check_programs(job)
     submission.check_data(job)
+    opened = Store(absolute_url(store_url(store)))
     if dry_run:
+        submission.check_store(job, opened)
         print_notice(f"{path} is valid: training job {job.name}, engine {job.engine}, {counted(job.nodes, 'node')}")
         return
-    opened = Store(absolute_url(store_url(store)))
     if render:
         sys.stdout.write(_rendered(job, opened, key))
         return
+    _check_programs(job)
     is_known = not again and job.name in TrainingJobs(opened).names()
     state = submission.submit(opened, job, key=key, again=again).state
     if wait:
@@ -100,7 +100,10 @@ def _check_programs(job: TrainingJob) -> None:
     program = job.command[0]
     there = shutil.which(program, path=job.environment.get("PATH")) or (Path(job.working_directory) / program).is_file()
     if job.engine == "local" and not there:
-        raise TachoscopeError(f"the program {program!r} of {job.name} is not found", fix="check its spelling, or give its path")
+        raise TachoscopeError(f"the program {program!r} of {job.name} is not in $PATH", fix="check its spelling, or give its path")
+    for name, path in job.secrets.items() if job.engine == "local" else ():
+        if not os.access(path, os.R_OK):
+            raise TachoscopeError(f"the file of the secret {name} cannot be read: {path}", fix="write it, or name another file")
 
 
 def _start_supervisor(store: Store, directory: Path, name: str) -> None:

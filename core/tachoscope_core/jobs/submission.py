@@ -98,11 +98,18 @@ def _check_key(jobs: TrainingJobs, name: str, key: str) -> None:
 
 
 def check_store(job: TrainingJob, store: Store) -> None:
-    """Refuse a store that the pods of a job cannot reach.
+    """Refuse a store, or files of secrets, that the pods of a job cannot reach.
 
     Raises:
-        InvalidSubmissionError: it is a directory outside of the job's volumes.
+        InvalidSubmissionError: it is a directory outside of the job's volumes, or they are.
     """
+    mounted = {**job.kubernetes.volumes, **job.kubernetes.secret_volumes} if job.kubernetes else {}
+    for name, path in job.secrets.items() if job.kubernetes else ():
+        if not any(Path(path).is_relative_to(one) for one in mounted):
+            raise InvalidSubmissionError(
+                f"pods of {job.name} have no file {path}, of the secret {name}",
+                fix="mount a Secret there: kubernetes.secret_volumes",
+            )
     if job.kubernetes and store.local and not any(Path(store.root).is_relative_to(path) for path in job.kubernetes.volumes):
         raise InvalidSubmissionError(
             f"pods of {job.name} have no directory {store.root}, which is the store",

@@ -156,6 +156,19 @@ def test_a_data_policy_that_cannot_be_read_allows_nothing(tmp_path: Path, monkey
         submission.submit(Store(str(tmp_path / "store")), read_training_job(path))
 
 
+def test_the_file_of_a_secret_must_be_where_the_pods_have_it(tmp_path: Path) -> None:
+    path = tmp_path / "training_job.yaml"
+    mounted = "kubernetes: {namespace: ml, image: i, secret_volumes: {/run/secrets: hf}}"
+    path.write_text(
+        f"name: x\nengine: kubernetes\nworking_directory: /code\ncommand: [train]\nsecrets: {{HF: /etc/hf}}\n{mounted}\n"
+    )
+
+    with pytest.raises(TachoscopeError, match="no file /etc/hf, of the secret HF"):
+        submission.check_store(read_training_job(path), Store("s3://bucket/x"))
+    path.write_text(path.read_text().replace("/etc/hf", "/run/secrets/hf"))
+    submission.check_store(read_training_job(path), Store("s3://bucket/x"))
+
+
 def test_a_key_is_of_one_job(tmp_path: Path) -> None:
     store, path = Store(str(tmp_path / "store")), tmp_path / "training_job.yaml"
     path.write_text("name: x\nengine: local\ncommand: [python, train.py]\n")
