@@ -107,7 +107,7 @@ static void wait_for_a_write(struct Set *set, int64_t ms) {
 /* Blocks until there is an event or the time is over. */
 EXPORT Return nvmlEventSetWait_v2(struct Set *set, Event *out, unsigned timeout_ms) {
     BEGIN;
-    int64_t end = now_ms() + timeout_ms;
+    int64_t end = now_ms() + timeout_ms + 1; /* both times are rounded down */
     for (;;) {
         if (!set || !set->open) END(INVALID_ARGUMENT);
         state_refresh_now();

@@ -60,9 +60,11 @@ def submit(
 
     job = read_training_job(path, engine=engine)
     submission.check_data(job)
+    submission.check_code(job)
     opened = Store(absolute_url(store_url(store)))
     if dry_run:
         submission.check_store(job, opened)
+        _say_interval(opened, job)
         print_notice(f"{path} is valid: training job {job.name}, engine {job.engine}, {counted(job.nodes, 'node')}")
         return
     if render:
@@ -71,6 +73,8 @@ def submit(
     _check_programs(job)
     is_known = not again and job.name in TrainingJobs(opened).names()
     state = submission.submit(opened, job, key=key, again=again).state
+    if not is_known:
+        _say_interval(opened, job)
     if wait:
         raise typer.Exit(_supervise(opened, job))
     where = "" if store is None else f" --store {opened.url}"
@@ -82,6 +86,13 @@ def submit(
         _start_supervisor(opened, directory, job.name)
     how = f"was submitted before and is {state}: nothing new was started" if is_known else "is submitted"
     print_notice(f"training job {job.name} {how}; next: tachoscope status {job.name}{where}")
+
+
+def _say_interval(store: Store, job: TrainingJob) -> None:
+    if job.checkpoint_seconds:
+        from tachoscope_cli.training_jobs.checkpoint_advice import advice
+
+        print_notice(advice(store, job))
 
 
 def _rendered(job: TrainingJob, store: Store, key: str | None) -> str:

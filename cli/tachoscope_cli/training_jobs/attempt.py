@@ -25,6 +25,7 @@ from tachoscope_cli.launcher.signals import wait
 from tachoscope_cli.training_jobs import checkpoint_plan, local
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.exit_codes import ExitCode
+from tachoscope_core.jobs import code_commit
 from tachoscope_core.jobs.submitted_jobs import AttemptBegin, AttemptEnd, TrainingJobs, TrainingJobStatus
 from tachoscope_core.jobs.training_job import CHECKPOINT, MASTER, NODES, TrainingJob
 from tachoscope_core.storage.store import Store
@@ -83,6 +84,7 @@ def _lead(jobs: TrainingJobs, status: TrainingJobStatus, store_url: str, number:
     try:
         checkpoint = _newest_checkpoint(Store(store_url), job.name, trained=any(one.highest_step for one in status.attempts))
         environment = environment_of(job, checkpoint, os.environ, number)
+        _check_code(job)
         with contextlib.suppress(TachoscopeError):  # the next attempt tries it again
             jobs.forget_saves(job.name, number)
     except TachoscopeError as error:
@@ -101,6 +103,15 @@ def _lead(jobs: TrainingJobs, status: TrainingJobStatus, store_url: str, number:
         AttemptEnd(started_at=began, ended_at=time.time(), exit_code=code, checkpoint=checkpoint, refused=refused),
     )
     return code
+
+
+def _check_code(job: TrainingJob) -> None:
+    """Refuse to run other code than the job names. An image without git is taken for what it is said to have."""
+    why = code_commit.refusal(job.working_directory, job.code_commit) if job.code_commit else ""
+    if why is None:
+        guard.print_line(f"{job.working_directory} is not a checkout of git: whether it has commit {job.code_commit} is not known")
+    if why:
+        raise TachoscopeError(why)
 
 
 def _of_first_node(jobs: TrainingJobs, name: str, number: int) -> str:

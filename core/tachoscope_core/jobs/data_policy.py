@@ -13,10 +13,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tachoscope_core.errors import TachoscopeError
 from tachoscope_core.jobs.training_job import TrainingJob
-from tachoscope_core.located_yaml import Section, Value, documents
+
+if TYPE_CHECKING:
+    from tachoscope_core.located_yaml import Section, Value
 
 VARIABLE = "TACHOSCOPE_DATA_POLICY"
 
@@ -58,6 +61,8 @@ def refusal(job: TrainingJob, environ: Mapping[str, str] = os.environ) -> str:
 
 def read(path: Path) -> list[AllowedData]:
     """Read a policy. Raises as `refusal`."""
+    from tachoscope_core.located_yaml import documents  # `status` needs no yaml
+
     found = documents(path)
     if len(found) != 1:
         raise TachoscopeError(f"{path} has {len(found)} documents", fix="write one, with snapshots: [...]")

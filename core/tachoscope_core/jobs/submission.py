@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from tachoscope_core.errors import TachoscopeError
-from tachoscope_core.jobs import data_policy
+from tachoscope_core.jobs import code_commit, data_policy
 from tachoscope_core.jobs.submitted_jobs import (
     ENDED,
     Cancellation,
@@ -87,6 +87,21 @@ def check_data(job: TrainingJob) -> None:
         raise InvalidSubmissionError(
             f"training job {job.name!r} is refused: {why}", fix="write data: {snapshot, project, purpose} as the policy allows"
         )
+
+
+def check_code(job: TrainingJob) -> None:
+    """Refuse a folder of this machine, or of its cluster, that does not have the commit which the job names.
+
+    Raises:
+        InvalidSubmissionError: it has another one, or changes, or this cannot be told.
+    """
+    if not job.code_commit or job.engine not in {"local", "slurm"}:
+        return
+    why = code_commit.refusal(job.working_directory, job.code_commit)
+    if why is None:
+        why = f"{job.working_directory} is not a checkout of git that can be read"
+    if why:
+        raise InvalidSubmissionError(f"training job {job.name!r} is refused: {why}", fix="check out and commit what should run")
 
 
 def _check_key(jobs: TrainingJobs, name: str, key: str) -> None:

@@ -86,6 +86,8 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
         cpus_per_node, gpus_per_node: 0: the engine's default. memory_per_node: as Slurm has it, such as `64G`; empty: the default.
         time_limit_seconds: of one attempt; 0: the engine's default.
         secrets: environment variables and the files that hold their values on the node that runs the job.
+        code_commit: of git, that the folder must have; empty: any. checkpoint_seconds: from save to save, as the training does it;
+            0: not said. checkpoint_like: the job by whose saves and failures that is judged; empty: its own.
         snapshot, project, purpose: of the data that it reads and who reads it for what, for policies and lineage.
         slurm_options: further options of sbatch, each `--name=value`. kubernetes, ray: of these engines; unset, they are not in the
             digest.
@@ -103,6 +105,9 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_seconds: float = 0.0
     environment: dict[str, str] = {}
     secrets: dict[str, str] = {}
+    code_commit: str = ""
+    checkpoint_seconds: float = 0.0
+    checkpoint_like: str = ""
     snapshot: str = ""
     project: str = ""
     purpose: str = ""

@@ -34,11 +34,12 @@ from tachoscope_core.redaction import names_secret, redact_arguments, redact_val
 
 _KEYS = (
     *("name", "engine", "command", "resume", "working_directory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node"),
-    *("time_limit", "environment", "secrets", "data", "restart", "actions", *ENGINE_SECTIONS),
+    *("time_limit", "environment", "secrets", "code", "checkpoint", "data", "restart", "actions", *ENGINE_SECTIONS),
 )
 _RESTART_KEYS = ("most_attempts", "hung_after", "delay", "most_delay")
 _ACTION_KEYS = ("quarantine_shards", "checkpoint_interval", "most_actions")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _MEMORY = re.compile(r"\d+[KMGT]?")
 
 
@@ -74,6 +75,8 @@ def _training_job(found: Sequence[Value], origin: str, folder: Path | None, engi
     actions = section.get("actions")
     data = section.get("data")
     data_section = data.section(("snapshot", "project", "purpose")) if data else None
+    checkpoint = section.get("checkpoint")
+    checkpoint_section = checkpoint.section(("every", "like")) if checkpoint else None
     job = TrainingJob(
         name=_name(section.required("name", "write `name: resnet-50`")),
         engine=engine_name,
@@ -88,6 +91,9 @@ def _training_job(found: Sequence[Value], origin: str, folder: Path | None, engi
         environment=_environment(section.get("environment")),
         secrets=_secrets(section.get("secrets")),
         snapshot=_text(data_section, "snapshot"),
+        code_commit=_commit(section.get("code")),
+        checkpoint_seconds=_duration(checkpoint_section, "every", 0.0) if checkpoint_section else 0.0,
+        checkpoint_like=_text(checkpoint_section, "like"),
         project=_text(data_section, "project"),
         purpose=_text(data_section, "purpose"),
         slurm_options=slurm_options(section.get("slurm")),
@@ -177,6 +183,15 @@ def _memory(value: Value | None) -> str:
 def _duration(section: Section, key: str, default: float) -> float:
     value = section.get(key)
     return default if value is None else value.seconds()
+
+
+def _commit(value: Value | None) -> str:
+    if value is None:
+        return ""
+    commit = value.section(("commit",)).required("commit", "write code: {commit: 1a2b3c4}")
+    if not _COMMIT.fullmatch(commit.word()):
+        raise commit.error(f"is {commit.word()!r}, not a commit of git", "write 7 to 40 hexadecimal digits, in quotes")
+    return commit.word()
 
 
 def _text(section: Section | None, key: str) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import uuid
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from life_making import killed_three_times
 from tachoscope_cli.training_jobs import attempt
+from tachoscope_cli.training_jobs.checkpoint_advice import advice
 from tachoscope_cli.training_jobs.engine import EngineState
 from tachoscope_cli.training_jobs.policy import Ended, judge
 from tachoscope_core.errors import TachoscopeError
@@ -14,6 +19,7 @@ from tachoscope_core.jobs import data_policy, submission
 from tachoscope_core.jobs.submitted_jobs import Attempt, AttemptEnd, SubmittedJob, TrainingJobs
 from tachoscope_core.jobs.training_job import RestartPolicy
 from tachoscope_core.jobs.training_job_file import read_training_job
+from tachoscope_core.records import records
 from tachoscope_core.report.failures import Failure
 from tachoscope_core.storage.store import Store
 
@@ -167,6 +173,64 @@ def test_the_file_of_a_secret_must_be_where_the_pods_have_it(tmp_path: Path) -> 
         submission.check_store(read_training_job(path), Store("s3://bucket/x"))
     path.write_text(path.read_text().replace("/etc/hf", "/run/secrets/hf"))
     submission.check_store(read_training_job(path), Store("s3://bucket/x"))
+
+
+def test_only_the_commit_that_a_job_names_is_run(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def why(commit: str) -> str:
+        path.write_text(f"name: x\nengine: local\ncommand: [python, train.py]\ncode: {{commit: '{commit}'}}\n")
+        try:
+            submission.check_code(read_training_job(path))
+        except TachoscopeError as error:
+            return str(error)
+        return ""
+
+    path = tmp_path / "training_job.yaml"
+    assert "is not a checkout" in why("1234567")
+    git("init", "--quiet")
+    (tmp_path / "train.py").write_text("")
+    git("add", "train.py")
+    git("commit", "--quiet", "--message", "first")
+    head = git("rev-parse", "HEAD")
+
+    assert why(head[:8]) == "", "the specification itself need not be in it"
+    assert f"has commit {head[:12]}" in why("1234567")
+    (tmp_path / "train.py").write_text("changed = 1")
+    assert "changes that are not in commit" in why(head)
+    assert "not a commit of git" in _refused(path, "code: {commit: main}")
+
+
+def test_the_checkpoint_interval_is_compared_with_the_best_one_of_an_earlier_job(tmp_path: Path) -> None:
+    store, path = Store(str(tmp_path / "store")), tmp_path / "training_job.yaml"
+    life = killed_three_times()
+    rows = [
+        msgspec.structs.replace(row, blocking_seconds=0.5) if isinstance(row, records.CheckpointSaved) else row for row in life.rows
+    ]
+    for writer in sorted({row.writer for row in rows}):
+        own = b"".join(records.encode(row) for row in rows if row.writer == writer)
+        store.write(life.job, host="node-0", writer=str(uuid.uuid4()), attempt=0, offset=0, time=1.7e9, lines=own)
+
+    def told(checkpoint: str) -> str:
+        path.write_text(f"name: x\nengine: local\ncommand: [python, train.py]\ncheckpoint: {checkpoint}\n")
+        return advice(store, read_training_job(path))
+
+    near, far = told("{every: 5s, like: planted}"), told("{every: 1h, like: planted}")
+    assert "would be best" in near
+    assert not near.startswith("warning")
+    assert far.startswith("warning")
+    assert "less is useful" in far
+    assert "was not compared" in told("{every: 5s}")
+    assert "every is 'often'" in _refused(path, "checkpoint: {every: often}")
+
+
+def _refused(path: Path, line: str) -> str:
+    path.write_text(f"name: x\nengine: local\ncommand: [python, train.py]\n{line}\n")
+    with pytest.raises(TachoscopeError) as error:
+        read_training_job(path)
+    return str(error.value)
 
 
 def test_a_key_is_of_one_job(tmp_path: Path) -> None:
