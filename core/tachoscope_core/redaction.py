@@ -91,7 +91,7 @@ _TOKEN_USES = re.compile(
 """Before `token`: it is one of a text."""
 _HARMLESS_ENDS = re.compile(r"file|path|dir|folder|name|ids?|type|len|length|size|limit|count")
 _WEAK = re.compile(r"key|auth|pass|pat|signature|sig|cookie")
-_FIELDS = re.compile(r"pass|auth|cookie")
+_FIELDS = re.compile(r"(?!bypass|compass)\w*pass|auth|cookie")
 _PLAIN = re.compile(r"[\d.,eE+-]*|(?i:true|false|none|null|yes|no|on|off|auto)|[<\[{(].*|\*+|\$\{?\w+\}?", re.DOTALL)
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _LONGEST_NAME = 100

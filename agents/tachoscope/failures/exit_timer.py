@@ -1,7 +1,7 @@
 """Dumps the stacks of this process shortly before `faulthandler.dump_traceback_later(exit=True)` ends it, which calls no hook.
 
 That timer writes to the job's stderr, which is not read here. The dump goes into the file for what a signal ends, and is removed
-if the timer is cancelled or begins anew. Where the interpreter's lock is held until the end there is none.
+if the timer is cancelled or set again. If the interpreter's lock is held until the end, nothing is dumped.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ExitTimer:
             if exits and self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tachoscope-exit-timer", daemon=True)
                 self._thread.start()
-            elif self._due < earlier or not earlier:  # else the thread wakes in time: a step of a job sets the timer anew
+            elif self._due < earlier or not earlier:  # else the thread wakes up early enough; jobs may set the timer in each step
                 self._changed.notify()
 
     def _run(self) -> None:

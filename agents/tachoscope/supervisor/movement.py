@@ -61,7 +61,7 @@ class Movement:
         another process, or sleeps for a while, and what cannot be read.
 
         Args:
-            now: seconds of the monotonic clock. until: of it, when the answer no longer matters: a sleep beyond it is no pause.
+            now: seconds of the monotonic clock. until: on the same clock; a sleep that ends later is not a pause.
         """
         look = _look(pid, now)
         if look is None or procfs.waits_for(pid) in _WAITS_FOR_NETWORK:

@@ -121,7 +121,7 @@ class KubernetesNodes:
                 return
             more = f"&continue={quote(str(rest), safe='')}"
 
-    # or_status: of an answer that is no error.
+    # or_status: an HTTP status that is not an error here.
     def _ask(self, method: str, path: str, body: object = None, kind: str = "", *, or_status: int = 0) -> dict[str, Any]:
         try:
             token = (self._account / "token").read_text().strip()  # read each time: it is renewed every hour

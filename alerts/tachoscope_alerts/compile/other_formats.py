@@ -92,7 +92,7 @@ def _events(slo: Slo) -> tuple[str, str, str]:
         part = indicator.bad or indicator.good
         assert part is not None, "one of both is given"
         return "bad" if indicator.bad else "good", _sum(slo, selector(part)), _sum(slo, selector(indicator.total))
-    assert isinstance(indicator, AtMost | MoreThan), "slices are no events"
+    assert isinstance(indicator, AtMost | MoreThan), "slices are not events"
     kind = "good" if isinstance(indicator, AtMost) else "bad"
     return kind, _sum(slo, _bucket(indicator)), _sum(slo, selector(indicator.histogram, "_count"))
 

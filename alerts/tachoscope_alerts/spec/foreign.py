@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from tachoscope_alerts.spec.slo import Indicator, Slo
 from tachoscope_core.located_yaml import Section, Value
@@ -37,12 +37,11 @@ class Wording:
     alert: str
     pages: bool = True
     tickets: bool = True
-    not_honoured: Iterable[Value] = field(default_factory=tuple)
+    not_honoured: Iterable[Value] = ()
 
 
 def objective(place: Value, said: Wording, promise: Promise) -> Slo:
     """Return the objective of a document at `place`."""
-    lines = place.lines()
     return Slo(
         name=said.name,
         title=said.title or said.name,
@@ -60,7 +59,7 @@ def objective(place: Value, said: Wording, promise: Promise) -> Slo:
         dashboard="slos",
         path=place.path,
         line=place.line,
-        lines=lines,
+        lines=place.lines(),
         not_honoured={one.key: one.line for one in said.not_honoured},
         of_catalogue=False,
     )
@@ -116,6 +115,6 @@ def labels_of(place: Value | None) -> Section | None:
     return None if place is None else place.section()
 
 
-def unread(section: Section, read: Mapping[str, object] | Iterable[str]) -> list[Value]:
+def unread(section: Section, read: Collection[str]) -> list[Value]:
     """Return the values of keys that are not among those that were read."""
-    return [value for key, value in section.values.items() if key not in set(read)]
+    return [value for key, value in section.values.items() if key not in read]

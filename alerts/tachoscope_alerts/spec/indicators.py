@@ -8,7 +8,6 @@ A query, `{type: prometheus, spec: {query: ...}}`, is taken apart (`queries`), a
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from tachoscope_alerts.spec import queries
 from tachoscope_alerts.spec.slo import AtMost, Comparison, Gate, Indicator, MoreThan, Ratio, Selector, Slices, with_identity
@@ -153,8 +152,7 @@ def _ratio(value: Value) -> tuple[Indicator, tuple[str, ...] | None]:
     if of_total is not None:
         if of_part is None:
             raise part.error("names a metric, and the total is a query", _BOTH)
-        kind: Literal["bad", "good"] = "bad" if bad else "good"
-        return queries.events((of_total, queries.counted(of_total)), (of_part, queries.counted(of_part)), kind)
+        return queries.events((of_total, queries.counted(of_total)), (of_part, queries.counted(of_part)), "bad" if bad else "good")
     total = _selector(_source(all_events, _SELECTOR))
     return Ratio(
         total=total,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from tachoscope_alerts.spec import indicators, queries
 from tachoscope_alerts.spec.foreign import Promise, Wording, alert_of, labels_of, name_of, objective, owner_of, unread
 from tachoscope_alerts.spec.slo import Indicator, Slices, Slo
@@ -73,12 +71,11 @@ def _indicator(spec: Section, one: Section, method: str) -> tuple[Indicator, tup
 
 def _ratio(section: Section) -> tuple[Indicator, tuple[str, ...]]:
     good, bad = section.get("good"), section.get("bad")
-    part, kind = (bad, "bad") if good is None else (good, "good")
+    part = bad if good is None else good
     if part is None or (good is not None and bad is not None):
         raise section.place.error("needs good or bad, one of both", "add one, or leave one out")
     total, of_part = _query(section.required("total", "add total: all events")), _query(part)
-    word: Literal["bad", "good"] = "bad" if kind == "bad" else "good"
-    return queries.events((total, queries.counted(total)), (of_part, queries.counted(of_part)), word)
+    return queries.events((total, queries.counted(total)), (of_part, queries.counted(of_part)), "bad" if good is None else "good")
 
 
 def _query(place: Value) -> Value:

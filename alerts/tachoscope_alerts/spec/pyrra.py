@@ -65,14 +65,14 @@ def _indicator(section: Section) -> tuple[Indicator, tuple[str, ...]]:
         raise place.error("counts native histograms, which are not read", "write latency, with a bucket of a classic histogram")
     if kind == "bool_gauge":
         return _boolean(place.section(("metric", "grouping")))
-    part, word = ("errors", "bad") if kind == "ratio" else ("success", "good")
+    part = "errors" if kind == "ratio" else "success"
     of = place.section((part, "total", "grouping"))
     by = _grouping(of)
     total, other = _metric(of, "total"), _metric(of, part)
     return queries.events(
         (total, queries.of_selector(total, by)),
         (other, queries.of_selector(other, by)),
-        "bad" if word == "bad" else "good",
+        "bad" if kind == "ratio" else "good",
     )
 
 

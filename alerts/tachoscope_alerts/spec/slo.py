@@ -132,8 +132,8 @@ class Slo:
         target_source: where the target comes from: a URL, or `judgement`. dashboard: name of the
             suite's board that shows it, or uid of another.
         path, line: where it was read, for messages. lines: of its parts, by key: `owner`, `duration`, `ratioMetric.bad`.
-        not_honoured: keys in the document that have no effect here, with their lines. of_catalogue: False: its metrics are
-            those of other programs, of which no catalogue is needed.
+        not_honoured: keys in the document that have no effect here, with their lines. of_catalogue: False: its metrics may be
+            missing in the catalogue, as those of other programs are.
     """
 
     name: str

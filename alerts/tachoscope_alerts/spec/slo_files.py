@@ -24,7 +24,7 @@ def files(paths: Iterable[Path]) -> list[Path]:
     """Return the files that paths mean: themselves, and of folders what is YAML in them.
 
     Raises:
-        TachoscopeError: there is no such path, or a folder has none.
+        TachoscopeError: a path does not exist, or a folder contains no YAML file.
     """
     found: list[Path] = []
     for path in paths:

@@ -71,7 +71,7 @@ def submit(
         sys.stdout.write(_rendered(job, opened, key))
         return
     _check_programs(job)
-    is_known = not again and job.name in TrainingJobs(opened).names()
+    is_known = not again and TrainingJobs(opened).submitted(job.name) is not None
     state = submission.submit(opened, job, key=key, again=again).state
     if not is_known:
         _say_interval(opened, job)

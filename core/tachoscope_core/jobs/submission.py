@@ -106,7 +106,7 @@ def check_code(job: TrainingJob) -> None:
 
 def _check_key(jobs: TrainingJobs, name: str, key: str) -> None:
     for other in jobs.names():
-        if other != name and jobs.status(other).submitted.key == key:
+        if other != name and (there := jobs.submitted(other)) is not None and there.key == key:
             raise TrainingJobConflictError(
                 f"the key {key!r} is that of training job {other!r}", fix=f"use another key, or submit it by its name, {other}"
             )

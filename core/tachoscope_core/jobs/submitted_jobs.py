@@ -188,6 +188,10 @@ class TrainingJobs:
         folders = self._store.folders(f"{self._store.root}/training-jobs")
         return sorted(filter(is_job_name, (path.rsplit("/", 1)[-1] for path in folders)))
 
+    def submitted(self, name: str) -> SubmittedJob | None:
+        """Return a job as it was submitted, without its attempts; None: there is none."""
+        return self._read(f"{self._folder(name)}/job.json", SubmittedJob)
+
     def submit(self, submitted: SubmittedJob) -> SubmittedJob:
         """Store a new job, or return the one that was submitted with this key before.
 
@@ -195,7 +199,7 @@ class TrainingJobs:
             TrainingJobConflictError: the name is taken by another key or client, or the key by another specification.
         """
         name = submitted.job.name
-        there = self._read(f"{self._folder(name)}/job.json", SubmittedJob)
+        there = self.submitted(name)
         if there is None and self._store.create_training_job(name, "job.json", msgspec.json.encode(submitted)):
             return submitted
         there = there or self.status(name).submitted  # another process was faster

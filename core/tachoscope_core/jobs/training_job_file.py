@@ -199,18 +199,14 @@ def _text(section: Section | None, key: str) -> str:
     return value.text() if value else ""
 
 
-_PASSWORD = re.compile(r"(?:PASS|PASSWD|PASSWORD|PASSPHRASE|PWD)$", re.IGNORECASE)
-_ASSIGNED = re.compile(r"\b(?:pass|passwd|password|pwd)=\S", re.IGNORECASE)
-"""In a value, such as a connection string."""
-
-
 def _environment(value: Value | None) -> dict[str, str]:
     found = {}
     for name, item in (value.section().values if value else {}).items():
         word = item.word()
         if not _VARIABLE.fullmatch(name):
             raise item.error("is not a name of an environment variable", "use letters, digits and '_'")
-        if names_secret(name) or _PASSWORD.search(name) or _ASSIGNED.search(word) or redact_value(name, word) != word:
+        parts = word.split()  # such as `host=h pass=...` of a connection
+        if names_secret(name) or redact_value(name, word) != word or redact_arguments(parts) != parts:
             raise item.error("contains a secret", "write the path of a file that holds it, below `secrets`")
         found[name] = word
     return found
